@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date
 from typing import Annotated
 
 from flows.commands import on_first_use
@@ -32,6 +33,7 @@ def give_up(
     cuid: Sequence[Cuid] = (),
     codes: Annotated[Sequence[ReasonCode], Field("--code")] = (),
     chunk: Sequence[Number] = (),
+    before: date | None = None,
     undo: bool = False,
     reason: Reason,
     dry_run: DryRun = False,
@@ -47,6 +49,7 @@ def give_up(
         codes: Cards without a link for these reasons, ours or the partner's, or a first part of
             one: address.postal_code.
         chunk: Cards of RUN that wait for an answer in this chunk, by its number.
+        before: Of the cards that --code means, those of runs before this business date.
         undo: Take the cards up again.
 
     Example:
@@ -55,7 +58,12 @@ def give_up(
     issuer = context.issuer_of(run)
     issuer_context = context.context_of_target(run, dry_run=dry_run)
     which = giving_up.Which(
-        "" if issuer else run, frozenset(row), frozenset(cuid), frozenset(codes), frozenset(chunk)
+        "" if issuer else run,
+        frozenset(row),
+        frozenset(cuid),
+        frozenset(codes),
+        frozenset(chunk),
+        before,
     )
     decided = giving_up.give_up(issuer_context, which, reason, undo=undo)
     act = "taken up again" if undo else "given up"

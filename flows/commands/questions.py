@@ -55,6 +55,8 @@ def questions(context: Context, issuer: str = "", *, to: Path | None = None) -> 
         f"{path}: {counted(len(listed), 'question')}",
         "send it to the partner; in the column answer it fills in one of the words of the column "
         "answers",
+        "a result that it sends once more belongs in the results: the next ingest takes it in, and "
+        "answers to what it settles are left alone",
     ]
     facts = {"file": str(path), "questions": len(listed)}
     next_step = Step("answers", path, reason=WHY, dry_run=True)

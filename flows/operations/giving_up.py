@@ -4,6 +4,7 @@ The account is closed, or the cardholder does not want a link. Each decision is 
 only, with who, when and why; `flows/book/given_up.py` says what it means.
 """
 
+from datetime import date
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -46,8 +47,9 @@ class Which(NamedTuple):
     """Which cards are meant; each part adds some.
 
     Of a `run`: those of its rows; "" means the whole issuer. `codes`: why cards have no link, or
-    first parts of codes; cards whose fields were typed in are not meant by them. `chunks`: those of
-    the run's rows in them that still wait for an answer.
+    first parts of codes; cards whose fields were typed in are not meant by them, nor those of runs
+    that are not `before` a business date. `chunks`: those of the run's rows in them that still wait
+    for an answer.
     """
 
     run: str = ""
@@ -55,6 +57,7 @@ class Which(NamedTuple):
     cuids: frozenset[str] = frozenset()
     codes: frozenset[str] = frozenset()
     chunks: frozenset[int] = frozenset()
+    before: date | None = None
 
 
 class Decided(NamedTuple):
@@ -110,9 +113,10 @@ def give_up(context: IssuerContext, which: Which, reason: str, *, undo: bool = F
 
 
 def _refuse_unnamed(issuer: str, which: Which) -> None:
-    """Raise NoCardsNamedError where no cards are named, or rows without their run."""
+    """Raise NoCardsNamedError: no cards are named, rows without a run, a day without reasons."""
     of_run = which.rows or which.chunks
-    if not any(which[1:]) or (of_run and not which.run):
+    is_named = of_run or which.cuids or which.codes
+    if not is_named or (of_run and not which.run) or (which.before and not which.codes):
         raise NoCardsNamedError(target=which.run or issuer)
 
 
@@ -148,6 +152,8 @@ def _refused_for(cards: pl.DataFrame, ending: pl.DataFrame, which: Which) -> pl.
     lacking = without_link(cards, ending).filter(pl.col("run") != "")
     if which.run:
         lacking = lacking.filter(run=which.run)
+    if which.before:
+        lacking = lacking.filter(pl.col("as_of") < which.before)
     selection = RowSelection(codes=which.codes)
     codes = lacking["reason"].drop_nulls().unique()
     meant = [code for code in codes if is_selected(code, selection)]

@@ -6,15 +6,13 @@ Which work there is comes from `flows.reports.worklist`; what is said about each
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import date, datetime, timedelta
 from itertools import chain
 from typing import Any, NamedTuple
 
 from flows.reports.ages import duration
 from flows.reports.work_kinds import WORK, Choice, Kind
 from flows.steps import Step, counted
-
-NAMED = 3  # files or days named in a sentence
 
 
 class Work(NamedTuple):
@@ -33,7 +31,7 @@ class Work(NamedTuple):
     rows: int = 0
     fields: tuple[tuple[str, Any], ...] = ()
     step: Step | None = None
-    # the time that an answer is waited for is over, or some of its links have ended
+    # it has waited too long: for an answer, for a correction; or some of its links have ended
     is_late: bool = False
     note: str = ""
     codes: frozenset[str] = frozenset()  # the reasons of its rows
@@ -126,8 +124,8 @@ class Line(NamedTuple):
         if self.rows:
             parts.append(counted(self.rows, kind.rows))
         names = [str(dict(work.fields)["name"]) for work in self.works if dict(work.fields)]
-        named = ", ".join(names[:NAMED])
-        more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+        named = ", ".join(names[: kind.named])
+        more = f" and {len(names) - kind.named:,} more" if len(names) > kind.named else ""
         return ", ".join(parts) + (f" ({named}{more})" if names else "")
 
     @property
@@ -139,13 +137,18 @@ class Line(NamedTuple):
     @property
     def choices(self) -> list[Choice]:
         """The decisions that can follow, the one that can do least harm first."""
-        is_late = all(work.is_late for work in self.works)
-        offered = [choice for choice in self.kind.choices if is_late or not choice.late]
         return [
             choice._replace(command=choice.command.filled(self._values))
-            for choice in offered
-            if self._is_within(choice)
+            for choice in self.kind.choices
+            if self._is_due(choice) and self._is_within(choice)
         ]
+
+    def _is_due(self, choice: Choice) -> bool:
+        """Return whether a choice can be made by now."""
+        late = {work.is_late for work in self.works}
+        if choice.late == "some":
+            return len(late) == 2
+        return not choice.late or late == {True}
 
     def _is_within(self, choice: Choice) -> bool:
         """Return whether one command can take all of it."""
@@ -176,10 +179,17 @@ class Line(NamedTuple):
             "place": f"chunk {chunk}" if chunk else "",
             "name": "",
             "codes": sorted(frozenset[str]().union(*(work.codes for work in self.works))),
+            "before": self._before,
             # one command for several runs closes just these rows, or none
             "limit": None if self.run else self.rows,
             **dict(set(first.fields).intersection(*(work.fields for work in self.works))),
         }
+
+    @property
+    def _before(self) -> date | None:
+        """The day before which its late runs are."""
+        late = [work.since.date() for work in self.works if work.is_late]
+        return max(late) + timedelta(days=1) if late else None
 
     def facts(self, now: datetime) -> dict[str, Any]:
         """Return the line as the tables show it."""

@@ -22,6 +22,9 @@ ISSUER = "issuer"
 PARTNER = "partner"
 OPERATOR = "operator"
 
+FEW = 3
+MANY = 12
+
 CARDHOLDERS = "cardholder"
 ROWS = "row"
 
@@ -34,7 +37,8 @@ class Choice(NamedTuple):
     command: Step
     # what its command can take at once
     widest: Literal["chunk", "run", "issuer", "issuers"] = "issuers"
-    late: bool = False  # only once its work is late
+    # only once its work is late; "some": where some of it is late, and some is not
+    late: bool | Literal["some"] = False
 
     @property
     def facts(self) -> dict[str, str]:
@@ -50,7 +54,7 @@ class Kind(NamedTuple):
 
     `matter` says what is the matter, `then` what to do about it; `noun` and `rows` name what is
     counted. The slots of steps: `target`, the run or, for several, the issuer; `issuer`, `run`,
-    `chunk`, `chunks`, `place`, `limit`, `codes`, and those that the work itself has.
+    `chunk`, `chunks`, `place`, `limit`, `codes`, `before`, and those that the work itself has.
     """
 
     name: str
@@ -64,6 +68,7 @@ class Kind(NamedTuple):
     of_one_run: bool = False  # its first step takes one run, so each run has a line of its own
     several: bool = False  # its first step takes several issuers, so all of them can have one line
     joins: str = ""  # the kind whose line stands for it and others that the same command settles
+    named: int = FEW  # files or days named in its sentence
 
 
 WORK: Final[dict[str, Kind]] = {}  # by name
@@ -99,6 +104,13 @@ def _send_again(effect: str) -> Choice:
 _NEEDS_NONE = "They need no link: nobody waits for them, and they are not sent again."
 _GIVE_UP = Choice(
     "give up", _NEEDS_NONE, Step("mend give-up", Slot("target"), code=Slot("codes"), reason=WHY)
+)
+# the rows that have waited too long, without those of last night
+_GIVE_OLD_UP = Choice(
+    "give up the old",
+    "Those whose run is more than two weeks old need no link.",
+    _GIVE_UP.command.adding(before=Slot("before")),
+    late="some",
 )
 _GIVE_CHUNK_UP = Choice(
     "give up",
@@ -250,7 +262,7 @@ CORRECT = _kind(
         "Refused for what a field contains",
         Step("corrections", Slot("issuer"), to=FILE),
         "Let the issuer fill in the template; the next step it names sends the rows.",
-        (_GIVE_UP,),
+        (_GIVE_OLD_UP, _GIVE_UP),
         rows=CARDHOLDERS,
         several=True,
     )
@@ -273,6 +285,7 @@ CORRECT_CARD = _kind(
                 Step("resubmit", Slot("run"), extract=EXTRACT, reason=WHY),
                 widest="run",
             ),
+            _GIVE_OLD_UP,
             _GIVE_UP,
         ),
         rows=CARDHOLDERS,
@@ -287,6 +300,7 @@ AS_THEY_ARE = _kind(
         _REHEARSE,
         choices=(
             _send_again("Their rows go out again as they are; cards with a link or a wait stay."),
+            _GIVE_OLD_UP,
             _GIVE_UP,
         ),
         rows=CARDHOLDERS,
@@ -301,6 +315,7 @@ SEND_AGAIN = _kind(
         _REHEARSE,
         choices=(
             _send_again("Their rows go out again as they are; cards with a link or a wait stay."),
+            _GIVE_OLD_UP,
             _GIVE_UP,
         ),
         rows=CARDHOLDERS,
@@ -315,7 +330,7 @@ ASK_ABOUT = _kind(
         "Refused by the partner for a reason that only it knows",
         _QUESTIONS,
         "Send the questions to the partner, and wait for its answer.",
-        (_send_again("The partner takes their rows now, as it says."), _GIVE_UP),
+        (_send_again("The partner takes their rows now, as it says."), _GIVE_OLD_UP, _GIVE_UP),
         rows=CARDHOLDERS,
         several=True,
     )
@@ -326,7 +341,7 @@ LOST_ROWS = _kind(
         OPERATOR,
         "Without a usable answer, as an operator decided",
         _REHEARSE,
-        choices=(_send_again("Their rows go out again as they are."), _GIVE_UP),
+        choices=(_send_again("Their rows go out again as they are."), _GIVE_OLD_UP, _GIVE_UP),
         rows=CARDHOLDERS,
         several=True,
         joins=AS_THEY_ARE,
@@ -338,7 +353,7 @@ EXPIRED_ROWS = _kind(
         OPERATOR,
         "Their link had expired when it came, as an operator decided",
         _REHEARSE,
-        choices=(_send_again("Their rows go out again for new links."), _GIVE_UP),
+        choices=(_send_again("Their rows go out again for new links."), _GIVE_OLD_UP, _GIVE_UP),
         rows=CARDHOLDERS,
         several=True,
         joins=AS_THEY_ARE,
@@ -350,7 +365,7 @@ CANCELLED_ROWS = _kind(
         OPERATOR,
         "Not sent: their chunk was cancelled",
         _REHEARSE,
-        choices=(_send_again("Their rows go out again in new chunks."), _GIVE_UP),
+        choices=(_send_again("Their rows go out again in new chunks."), _GIVE_OLD_UP, _GIVE_UP),
         rows=CARDHOLDERS,
         several=True,
         joins=AS_THEY_ARE,
@@ -528,13 +543,15 @@ STRAY_RESULTS = _kind(
         "result files to look at",
         OPERATOR,
         "They belong to no run",
-        Step("mend ingest-again", Slot("issuer"), Slot("name"), reason=WHY),
+        _INGEST,
         (
-            "Read them again; move what still fits nothing to the issuer it belongs to, or remove "
-            "it from the results. Where the store was put back to a copy, submit the extracts "
-            "first."
+            "Move each to the issuer it belongs to, or remove it from the results; then ingest. "
+            "They are read again by themselves once a run is committed or a setting changes: "
+            "where the store was put back to a copy, submit the extracts first."
         ),
         noun="file",
+        several=True,
+        named=MANY,
     )
 )
 REFUSED_EXTRACTS = _kind(
@@ -543,16 +560,16 @@ REFUSED_EXTRACTS = _kind(
         ISSUER,
         "Refused before anything was sent",
         Step("worklist", Slot("issuer"), all=True),
-        "Read why, and ask the issuer for a corrected file.",
+        "Ask the issuer for a corrected file.",
         (
             Choice(
                 "dismiss",
                 "The extract is not sent.",
                 Step("dismiss", Slot("issuer"), Slot("name"), reason=WHY),
-                widest="chunk",
             ),
         ),
         noun="extract",
+        of_one_run=True,
     )
 )
 HELD_BACK = _kind(

@@ -47,6 +47,8 @@ _BY_REASON = {
     DECISIONS[EXPIRED].reason: kinds.EXPIRED_ROWS,
     CANCELLED_CHUNK: kinds.CANCELLED_ROWS,
 }
+# how long a cardholder without a link waits before a run's can be given up beside newer ones
+OLD = timedelta(days=14)
 # and else by its action
 _BY_ACTION = {FIX: kinds.CORRECT, RESUBMIT: kinds.SEND_AGAIN, ASK: kinds.ASK_ABOUT}
 
@@ -174,6 +176,7 @@ def _unlinked(
             rows=sum(codes.values()),
             since=since,
             codes=frozenset(codes),
+            is_late=since < terms.now - OLD,
         )
 
 
@@ -213,11 +216,13 @@ def unsent_corrections(store: Store, issuer: str, committed: Iterable[KnownPlan]
         yield _about_file(issuer, kinds.CORRECTIONS, entry.key, entry.modified)
 
 
-def _about_file(issuer: str, kind: str, key: str, since: datetime, run: str = "") -> Work:
+def _about_file(
+    issuer: str, kind: str, key: str, since: datetime, run: str = "", note: str = ""
+) -> Work:
     """Return work about a dropped file, by its name below its folder."""
     name = key.split("/", 2)[2]
     named = (("name", name),)
-    return Work(due=since, kind=kind, issuer=issuer, since=since, run=run, fields=named)
+    return Work(due=since, kind=kind, issuer=issuer, since=since, run=run, fields=named, note=note)
 
 
 def _refused_extracts(runs: StoredRuns, committed: Collection[KnownPlan]) -> Iterator[Work]:
@@ -225,9 +230,11 @@ def _refused_extracts(runs: StoredRuns, committed: Collection[KnownPlan]) -> Ite
     committed_runs = {plan.run for plan in committed}
     extracts = {plan.key for plan in committed if plan.is_whole}
     for run, text in runs.refused(committed_runs, extracts).items():
-        key = StoredRun.by_id(runs.store, run).planned().source.key
+        stored = StoredRun.by_id(runs.store, run)
+        key = stored.planned().source.key
         refused = datetime.fromisoformat(text)
-        yield _about_file(runs.issuer, kinds.REFUSED_EXTRACTS, key, refused, run)
+        why = f"Why: {stored.refusal.sentence}" if stored.refusal else ""
+        yield _about_file(runs.issuer, kinds.REFUSED_EXTRACTS, key, refused, run, why)
 
 
 def _days_without_extract(

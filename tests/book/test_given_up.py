@@ -177,28 +177,30 @@ def test_a_link_that_ended_is_not_renewed_where_its_card_is_given_up(tmp_path: P
 
 
 @pytest.mark.slow
-def test_the_cards_of_a_reason_are_given_up_in_one_decision_over_all_runs_or_in_one(
+def test_the_cards_of_a_reason_are_given_up_in_one_decision_over_all_runs_or_those_of_some(
     tmp_path: Path,
 ) -> None:
     place = town(tmp_path, settings={"full_portfolio": False})
-    runs = []
+    manifests = []
     for night in range(2):
         place.people = {}
         place.settle(f"a{night}", f"b{night}", f"c{night}")
         place.people[f"c{night}"] |= {CITY: None}
-        runs.append(place.night().manifest.run)
+        manifests.append(place.night().manifest)
         place.answer(errors=[f"b{night}"])
     lacking = unlinked(read_book(place.bench.store, "bank").cards(place.day))
     [code] = lacking.filter(stage="partner")["reason"].unique()
 
-    of_one = give_up(place.bench.context, Which(runs[0], codes=frozenset({code})), WHY)
+    of_one = give_up(place.bench.context, Which(manifests[0].run, codes=frozenset({code})), WHY)
     first = stands(place)
+    old = Which(codes=frozenset({code}), before=manifests[1].as_of)
+    of_old = give_up(place.bench.context, old, WHY)
     of_all = give_up(place.bench.context, Which(codes=frozenset({code})), WHY)
     repeated = give_up(place.bench.context, Which(codes=frozenset({code})), WHY)
 
     assert ("given up", "refused") == (first["b0"], first["b1"])
     assert ({"refused": 1}, {"refused": 1}) == (of_one.standing, of_all.standing)
-    assert (None, {}) == repeated
+    assert (None, {}) == repeated == of_old
     assert ["not sent", "not sent"] == [stands(place)[f"c{night}"] for night in range(2)]
 
 
@@ -229,6 +231,7 @@ def test_what_is_not_there_or_not_named_is_not_given_up(tmp_path: Path) -> None:
     for which, error in (
         (Which(), NoCardsNamedError),
         (Which(rows=frozenset({1})), NoCardsNamedError),
+        (Which(cuids=frozenset({"a"}), before=place.day), NoCardsNamedError),
         (Which(run, rows=frozenset({7})), NoSuchRowError),
         (Which(cuids=frozenset({"nobody"})), NotFoundError),
         (Which(codes=frozenset({"address.city"})), NotFoundError),

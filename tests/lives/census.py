@@ -105,11 +105,13 @@ class Census:
         self.rows.clear()
         self.lines.clear()
 
-    def note(self, words: Sequence[str], issuer: str) -> None:
-        """Note what a command gives up, or whose links it keeps."""
-        noted = {"give-up": self.targets, "keep-link": self.keeping}
-        if words[:1] == ["mend"] and words[1] in noted:
-            noted[words[1]].append(issuer if "," in words[2] else words[2])
+    def note(self, words: Sequence[str], issuer: str, targets: Iterable[str]) -> None:
+        """Note what a command gives up, or whose links it keeps; `targets`: what its line names."""
+        match words[:2]:
+            case ["mend", "give-up"]:
+                self.targets += targets
+            case ["mend", "keep-link"]:
+                self.keeping.append(issuer if "," in words[2] else words[2])
 
     def differing(self, life: Life, bank: Bank) -> Iterator[str]:
         """Yield the cards of which the book says something else today; "" for one it lacks."""

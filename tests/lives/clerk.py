@@ -9,7 +9,7 @@ import random
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from itertools import chain
@@ -24,17 +24,19 @@ from tests.lives.command_line import CommandLine, Output, verb_of
 from tests.lives.portal import EXPLAINED, LOST, SEND_AGAIN, chunk_name, number_of, run_of
 from tests.lives.worklines import (
     choices,
+    files_of,
     filled,
     is_inquiry,
     joined,
     key_of,
-    name_of,
+    names_of,
+    targets_of,
     things,
     to_file,
+    write_rows,
 )
 
 SHELVED = {"hold": "on hold", "cancel": "cancelled", "release": ""}
-TO_RENEW = "links to renew"
 # what can wait is done every third day
 SELDOM = {
     "rows to correct",
@@ -42,14 +44,13 @@ SELDOM = {
     "changed since their link",
     "links not replaced",
     "newer rows refused",
-    TO_RENEW,
+    "links to renew",
 }
 ROUND = 3  # days
 OFTEN = 5  # times that a line that stays may be done as it says
 REHEARSED = 0.2  # of what can be tried before it is done
 TO_UPLOAD = "chunks to upload"
 PATIENCE = timedelta(days=7)  # until the issuer is asked about the same rows again
-GIVEN_UP_AFTER = timedelta(days=14)  # on the list, where the issuer and the partner cannot help
 PASTE = re.compile(r"`cardlink (?:--config \S+ )?([^`]+)`")
 REFUSED = re.compile(r"^(?:refused|cardlink): (.*)$", re.MULTILINE)
 HELD = "--open changed-extract"
@@ -77,21 +78,20 @@ class Operator:
     stuck: list[str] = field(default_factory=list)
     unsettled: set[str] = field(default_factory=set)  # refusals that the issuer was told of
     settled: Counter[str] = field(default_factory=Counter)  # refusals
-    # the day the issuer was asked about so many rows of a run, or of all; 0: about any
-    asked: dict[tuple[str, int], date] = field(default_factory=dict)
+    # the day the issuer was asked about the same rows, or by the same template
+    asked: dict[object, date] = field(default_factory=dict)
     history: list[tuple[str, ...]] = field(default_factory=list)  # since the store was copied
     # chunks that are on hold or cancelled
     shelf: dict[str, str] = field(default_factory=dict)
     copied_shelf: dict[str, str] = field(default_factory=dict)  # when the store was copied
     copied_at: datetime | None = None
-    since: dict[str, date] = field(default_factory=dict)  # when a thing came on the list
     late: set[str] = field(default_factory=set)  # chunks that may be given up today
-    # lines that one command settles, over issuers and kinds
-    together: list[WorkLine] = field(default_factory=list)
+    inquired: frozenset[object] = frozenset()  # what the partner was asked about
+    questions: list[dict[str, str]] = field(default_factory=list)  # that it has not answered
+    answering: str = ""  # the command that reads its answers
     # how often a line was done as it says, and stood there again
     repeated: dict[str, int] = field(default_factory=dict)
     has_sent: set[str] = field(default_factory=set)  # issuers with new chunks today
-    renews: bool = True  # links that end
 
     @property
     def folder(self) -> Path:
@@ -160,36 +160,36 @@ class Operator:
         """Work through the list once, ask the partner, upload, and note what was on it."""
         by_name = {bank.name: bank for bank in banks}
         self.has_sent.clear()
-        left = self._read()
-        singles = chain.from_iterable(line["each"] for line in left)
-        self.late = {str(single["name"]) for single in singles if single["late"]}
-        inquiries = [line for line in left if is_inquiry(line)]
-        others = [line for line in left if not is_inquiry(line) and line["kind"] != TO_UPLOAD]
-        self._work_through(others, by_name)
-        names = sorted({line["issuer"] for line in inquiries})
-        self._inquire([by_name[name] for name in names])
-        self._upload_all(left, by_name)
+        report = self.give("worklist")
+        left = [*things(report["worklist"])]
         for bank in banks:
             bank.left = [line for line in left if line["issuer"] == bank.name]
+        singles = chain.from_iterable(line["each"] for line in left)
+        self.late = {str(single["name"]) for single in singles if single["late"]}
+        lines = [*joined(left, report["together"])]
+        inquiries = [line for line in lines if is_inquiry(line)]
+        others = [line for line in lines if not is_inquiry(line) and line["kind"] != TO_UPLOAD]
+        self._work_through(others, by_name)
+        self._inquire(inquiries, by_name)
+        self._upload_all(left, by_name)
 
     def _work_through(self, lines: Iterable[WorkLine], banks: Mapping[str, Bank]) -> None:
         """Do every line once that is done today; note those that stay though they were done."""
         repeated: dict[str, int] = {}
-        for line in joined(lines, self.together):
+        for line in lines:
             key = key_of(line)
             repeated[key] = self.repeated.get(key, 0)
-            if self._is_put_off(line["kind"]):
+            if self._is_put_off(line):
                 continue
             repeated[key] += self._act(line, [banks[name] for name in line["issuer"].split(",")])
             if repeated[key] > OFTEN:
                 self.stuck.append(f"{self.day}: {key}")
         self.repeated = repeated
 
-    def _is_put_off(self, kind: str) -> bool:
-        """Return whether work of a kind is not done today."""
-        if kind == TO_RENEW and not self.renews:
-            return True
-        return kind in SELDOM and self.day.toordinal() % ROUND > 0
+    def _is_put_off(self, line: WorkLine) -> bool:
+        """Return whether work is not done today."""
+        can_wait = line["kind"] in SELDOM or "is_given_up" in line
+        return can_wait and self.day.toordinal() % ROUND > 0
 
     def _upload_all(self, left: Iterable[WorkLine], banks: Mapping[str, Bank]) -> None:
         """Upload what waits, all at once: what the list has, and what was sent again since."""
@@ -198,37 +198,25 @@ class Operator:
             own = [banks[name] for name in sorted(names)]
             self._upload(["upload", _together(own), "--to", "FOLDER"], own)
 
-    def _read(self) -> list[WorkLine]:
-        """Read the list, and note since when each thing stands on it."""
-        report = self.give("worklist")
-        worklist = report["worklist"]
-        self.together = report["together"]
-        singles = chain.from_iterable(line["each"] for line in worklist)
-        names = map(name_of, singles)
-        self.since = {name: self.since.get(name, self.day) for name in names}
-        hopeless = {name for name, day in self.since.items() if self.day - day >= GIVEN_UP_AFTER}
-        return [*things(worklist, hopeless)]
-
     def _act(self, line: WorkLine, banks: list[Bank]) -> bool:
         """Do what a line says; False where only others can do something today."""
         words = filled(line["command"]) if line["command"] else []
         bank = banks[0]
         for each in banks:
-            each.census.note(words, each.name)
+            each.census.note(words, each.name, targets_of(line, each.name))
         match line["kind"].split():
+            case _ if "is_given_up" in line:
+                self._do(words, banks)
             case ["results", "awaited"] | ["links", "to", "confirm"]:
                 return False  # the receiving side confirms in its own time
             case ["break", *_]:
                 return self._decide(line, bank)
             case _ if words[:1] == ["corrections"]:
                 return self._correct(line, words, banks)
-            case ["refused", "extracts"]:
-                explained = self.give(*words)
-                # the issuer sends it again, and what is said next is done then
-                return not bank.deliverer.late and self._go_on(explained)
+            case ["refused", "extracts"] if bank.deliverer.late:
+                return False  # the issuer sends it again
             case ["result", "files", "to", "look", "at"]:
-                report = self.give(*words)
-                for name in report.get("files") or words[3:4]:
+                for name in files_of(line):  # the next ingest is in the morning
                     bank.take_away(name)
             case ["links", "to", "renew"] | ["links", "that", *_] | ["business", "days", *_]:
                 self._do(words, banks)
@@ -259,40 +247,60 @@ class Operator:
             self.give(*filled(report["next"]))
         return bool(report.get("next"))
 
-    def _inquire(self, banks: Sequence[Bank]) -> None:
-        """Ask the partner about all that is open of issuers, then take what it sends and decide as
-        it answers. The first step of some lines is to ingest, which was done this morning.
+    def _inquire(self, inquiries: Iterable[WorkLine], banks: Mapping[str, Bank]) -> None:
+        """Ask the partner, where there is something new to ask, and decide as it answers today.
+
+        The first step of some lines is to ingest, which was done this morning.
         """
-        if not banks:
-            return
-        names = _together(banks)
-        file = self.folder / f"questions-{names}.csv"
-        file.unlink(missing_ok=True)
-        inquiry = self.give("questions", names, "--to", str(file))
-        if not inquiry["questions"]:
-            return
-        questions = list(csv.DictReader(file.read_text("utf-8-sig").splitlines()))
-        came = [bank for bank in banks if self._take_again(bank, questions)]
-        if came:
-            self.give("ingest", _together(came))
-        for question in questions:
-            [bank] = [bank for bank in banks if bank.name == question["issuer"]]
-            is_early = not question["cuid"] and question["chunk"] not in self.late
-            question["answer"] = "" if is_early else bank.portal.answer_to(question)
-        answered = [question for question in questions if question["answer"]]
+        singles = [*chain.from_iterable(line["each"] for line in inquiries)]
+        names = frozenset(chain.from_iterable(map(names_of, inquiries)))
+        if names - self.inquired:
+            self._ask([banks[name] for name in sorted({single["issuer"] for single in singles})])
+        self.inquired = names
+        promised = [bank.portal.promise(self.questions) for bank in banks.values()]
+        self._drop({"chunk": set[str]().union(*promised)})
+        answered = [answer for answer in self._answered(singles, banks) if answer["answer"]]
         if answered:
-            for bank in banks:
+            for bank in banks.values():
                 own = (question for question in answered if question["issuer"] == bank.name)
                 self._note_answers(own, bank)
-            _write(file, questions)
-            self._send(inquiry["next"], banks)
+            write_rows(self._questions_file, answered)
+            self._send(self.answering, [*banks.values()])
+            self._drop({"id": {question["id"] for question in answered}})
 
-    def _take_again(self, bank: Bank, questions: Iterable[dict[str, str]]) -> bool:
-        """Take the results that the partner has at hand once more; False where it has none."""
-        chunks = sorted({question["chunk"] for question in questions} & bank.portal.at_hand)
-        for chunk in chunks:
-            bank.bring(bank.portal.again(chunk))
-        return bool(chunks)
+    def _answered(
+        self, singles: Iterable[WorkLine], banks: Mapping[str, Bank]
+    ) -> Iterator[dict[str, str]]:
+        """Yield the questions that are still open, with the answers of the partner, "" for none."""
+        places = {(single["run"], single["name"]) for single in singles}
+        for question in self.questions:
+            chunk = question["chunk"]
+            is_early = not question["cuid"] and chunk not in self.late
+            is_open = not places.isdisjoint([(run_of(chunk), chunk), (run_of(chunk), "")])
+            if is_open and not is_early:
+                answer = banks[question["issuer"]].portal.answer_to(question)
+                yield question | {"answer": answer}
+
+    def _drop(self, settled: Mapping[str, Collection[str]]) -> None:
+        """Ask no more about questions that have one of these values in these columns."""
+        self.questions = [
+            question
+            for question in self.questions
+            if not any(question[column] in values for column, values in settled.items())
+        ]
+
+    @property
+    def _questions_file(self) -> Path:
+        return self.folder / "questions.csv"
+
+    def _ask(self, banks: Sequence[Bank]) -> None:
+        """Write all questions about issuers, and send them to the partner."""
+        file = self._questions_file
+        file.unlink(missing_ok=True)
+        inquiry = self.give("questions", _together(banks), "--to", str(file))
+        self.answering = inquiry["next"] or ""
+        content = file.read_text("utf-8-sig") if inquiry["questions"] else ""
+        self.questions = list(csv.DictReader(content.splitlines()))
 
     def _note_answers(self, answered: Iterable[dict[str, str]], bank: Bank) -> None:
         """Note what the partner answers about an issuer."""
@@ -338,22 +346,19 @@ class Operator:
 
     def _correct(self, line: WorkLine, words: list[str], banks: Sequence[Bank]) -> bool:
         """Let the issuer fill in the template, and send what it filled in."""
-        rows_of_run = (words[1], line["rows"])
-        was_today = self.asked.get((words[1], 0)) == self.day  # by another line
-        if was_today or self.day - self.asked.get(rows_of_run, date.min) < PATIENCE:
+        names = names_of(line)
+        was_today = self.asked.get(words[1]) == self.day  # by another line
+        if was_today or self.day - self.asked.get(names, date.min) < PATIENCE:
             return False
-        self.asked |= {rows_of_run: self.day, (words[1], 0): self.day}
+        self.asked |= {names: self.day, words[1]: self.day}
         file = self.folder / f"{words[1]}-{self.given['corrections']}.csv"
         template = self.give(*to_file(file, words))
         rows = list(csv.DictReader(file.read_text("utf-8-sig").splitlines()))
         known = [bank for bank in banks if bank.fill_in(_rows_of(bank, rows))]
         if not known:
             return False
-        _write(file, rows)
-        is_sent = self._send(template["next"], banks)
-        if is_sent:
-            del self.asked[rows_of_run]  # the line is about other rows from now on
-        return is_sent
+        write_rows(file, rows)
+        return self._send(template["next"], banks)
 
     def _send(self, command: str, banks: Sequence[Bank]) -> bool:
         """Give a command that shows what it would do, and then does it; what is done every day is
@@ -387,10 +392,3 @@ def _offered(refusal: str, command: str) -> list[str]:
         if words[0] == command and (command == "dismiss" or "--open" in words):
             return words
     return []
-
-
-def _write(file: Path, rows: list[dict[str, str]]) -> None:
-    with file.open("w", newline="") as out:
-        writer = csv.DictWriter(out, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)

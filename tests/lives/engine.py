@@ -13,14 +13,14 @@ import polars as pl
 from flows.runs.keys import deliveries
 from flows.runs.sealing import Opener
 from tests.lives.bank import Bank
-from tests.lives.clerk import ROUND, Operator
+from tests.lives.clerk import Operator
 from tests.lives.command_line import CommandLine
 from tests.lives.deliveries import Deliverer
 from tests.lives.events import EVENTS
 from tests.lives.life import Life, Witness
 from tests.lives.manners import deck
 from tests.lives.place import FIRST, Place, Progress
-from tests.lives.portal import Portal
+from tests.lives.portal import LIFE, Portal
 from tests.lives.profile import Plan, Profile
 from tests.lives.town import People, Town
 
@@ -38,7 +38,6 @@ def lived(
     nights = place.plan.nights
     with place.wired() as openers:
         life = _begin(place, profile, openers, watch)
-        quiet_days = 0
         for night in range(nights + profile.settling):
             place.clock.begin_night(_days_until(night, place.plan))
             for bank in life.banks:
@@ -48,9 +47,7 @@ def lived(
                 _morning(life, bank)
             _day(life, night)
             on_progress(_progress(life))
-            is_quiet = not life.operator.has_sent and all(map(_settled, life.banks))
-            quiet_days = quiet_days + 1 if is_quiet else 0
-            if night > nights + profile.once_more and quiet_days >= ROUND:
+            if night > nights + profile.once_more and all(map(_is_settled, life.banks)):
                 break
         for bank in life.banks:
             bank.last_submit = life.operator.submit(bank.name)
@@ -84,6 +81,9 @@ def _begin(place: Place, profile: Profile, openers: list[Opener], watch: Witness
         town = Town(feed, people, plan.rows, random.Random(f"{plan.seed} {feed.issuer}"))
         chance = random.Random(f"{plan.seed} {feed.issuer}'s portal")
         portal = Portal(feed.issuer, openers[0], chance, answer, place.clock.now)
+        if profile.settling and profile.acts_on == "worklist":
+            # so that none ends while the life settles
+            portal.long_from = place.clock.day + timedelta(days=plan.nights * plan.stride - LIFE)
         life.banks.append(Bank(place, profile, town, portal, Deliverer(town)))
     for bank, other in zip(life.banks, [*life.banks[1:], life.banks[0]], strict=True):
         bank.portal.other = other.portal if other is not bank else None
@@ -122,7 +122,6 @@ def _day(life: Life, night: int) -> None:
     plan = life.place.plan
     _happen(life, night, is_late=False)
     if life.profile.acts_on == "worklist":
-        life.operator.renews = night < plan.nights  # else the life would never end
         life.operator.work(life.banks)
     for bank in life.banks:
         if life.profile.acts_on == "output":
@@ -169,18 +168,6 @@ def _progress(life: Life) -> str:
     return f"{life.place.clock.day}: {commands} commands, {lines} left, {misplaced} misplaced"
 
 
-def _settled(bank: Bank) -> bool:
-    """Return whether nothing comes, and only others could settle what is on the worklist."""
-    return not bank.portal.coming and all(needs_others(line["kind"]) for line in bank.left)
-
-
-def needs_others(kind: str) -> bool:
-    """Return whether only the issuer or the partner could settle a line of the worklist."""
-    final = (
-        "rows to correct",
-        "card fields to correct",
-        "newer rows refused",
-        "errors to ask about",
-        "links to confirm",
-    )
-    return kind in final or kind.startswith(("links to renew", "links that end"))
+def _is_settled(bank: Bank) -> bool:
+    """Return whether nothing comes, and the worklist was empty today."""
+    return not bank.portal.coming and not bank.left

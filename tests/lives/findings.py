@@ -44,7 +44,7 @@ class Findings:
     too_soon: list[str] = field(default_factory=list)  # what was purged before its time
     # files of others that were deleted, or written
     foreign: list[str] = field(default_factory=list)
-    open: list[str] = field(default_factory=list)  # what is left on a worklist and could be done
+    open: list[str] = field(default_factory=list)  # what is left on a worklist at the end
     # refusals and worklist lines that stay, though done as they say
     stuck: list[str] = field(default_factory=list)
     odd: list[str] = field(default_factory=list)  # commands that ended as none should

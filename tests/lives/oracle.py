@@ -447,12 +447,10 @@ class Recount:
         return {row["cuid"].removeprefix("'"): row["reason"] for row in rows}
 
     def _judge_worklist(self) -> None:
-        """Name what is left on the worklist and could be done."""
+        """Name what is left on the worklist."""
         for line in self._bank.left:
-            self._findings.figures[f"left on the worklists: {line['kind']}"] += 1
-            if not engine.needs_others(line["kind"]):
-                what = f"{line['kind']}, {line['run']}, {line['command']}"
-                self._findings.open.append(f"{self._bank.name}: {what}")
+            what = f"{line['kind']}, {line['run']}, {line['command']}"
+            self._findings.open.append(f"{self._bank.name}: {what}")
 
     def _count(self) -> None:
         """Count what happened."""

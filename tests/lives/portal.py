@@ -12,7 +12,7 @@ import csv
 import io
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from itertools import chain
@@ -24,7 +24,7 @@ from flows.runs.sealing import Opener
 HOST = "https://links.example.com/c/"
 MOST = 1000  # rows of an upload
 COLUMNS = 20
-LIFE, SHORT_LIFE = 61, 9  # days of a link
+LIFE, SHORT_LIFE, LONG_LIFE = 61, 9, 200  # days of a link
 TEMPORARY = "the service is temporarily unavailable, try again later"
 UNDELIVERABLE = "postal_code is not a valid postal code"
 UNSUPPORTED = "this card product is not supported"
@@ -122,6 +122,7 @@ class Portal:
     answer: Callable[[Portal, str, list[Made]], None]
     now: Callable[[], datetime]
     other: Portal | None = None  # of the other issuer
+    long_from: date = date.max  # from then on links have a long life
     received: list[Sent] = field(default_factory=list)  # every row of every upload
     cards: set[str] = field(default_factory=set)  # of those rows
     coming: list[Letter] = field(default_factory=list)
@@ -184,7 +185,8 @@ class Portal:
         """Return the row with a new link."""
         # letters: digits by chance would be taken for a card number, and the link for a leak
         url = HOST + "".join(self.chance.choices(ascii_lowercase, k=16))
-        days = SHORT_LIFE if self.chance.random() < SHORT else LIFE
+        usual = LIFE if self.day < self.long_from else LONG_LIFE
+        days = SHORT_LIFE if self.chance.random() < SHORT else usual
         self.links[url] = answer._replace(url=url, ends=self.day + timedelta(days=days), error="")
         return self.links[url]
 
@@ -249,12 +251,16 @@ class Portal:
             self.void |= {answer.url for answer in word.spoils if answer.url}
         return word
 
-    def again(self, chunk: str) -> Letter:
-        """Return a chunk's whole result once more; from then on there is nothing else to say."""
-        letter = self.words.pop(chunk).again
-        assert letter is not None
-        self.book(letter)
-        return letter
+    def promise(self, questions: Iterable[dict[str, str]]) -> set[str]:
+        """Promise for tomorrow the whole result of each chunk of these questions that is at hand
+        once more; from then on there is nothing else to say. Return these chunks.
+        """
+        chunks = {question["chunk"] for question in questions} & self.at_hand
+        for chunk in sorted(chunks):
+            letter = self.words.pop(chunk).again
+            assert letter is not None
+            self.coming.append(letter._replace(day=self.day + timedelta(days=1)))
+        return chunks
 
     @property
     def uploaded(self) -> set[str]:

@@ -76,7 +76,7 @@ def test_a_link_that_is_not_updated_counts_as_linked_only_where_the_operator_kee
         return census.is_kept(OWN.card, rows, known, "bank")
 
     before = kept()
-    census.note(["mend", "keep-link", "bank-20261120-00000000", "--refused"], "bank")
+    census.note(["mend", "keep-link", "bank-20261120-00000000", "--refused"], "bank", [])
     decided = kept()
     census.keeping.clear()  # another day
 

@@ -4,8 +4,11 @@ one command settles as one, and what it gives up by itself.
 
 from __future__ import annotations
 
+import csv
 import shlex
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
+from itertools import chain
 from pathlib import Path
 
 from tests.lives.bank import WorkLine
@@ -27,11 +30,16 @@ DECISIONS = {
     "changed since their link": "send again",
     "links not replaced": "keep the link",
     "runs left behind": "abandon",
+    "refused extracts": "dismiss",
 }
 # lines that are settled together by one command, over issuers and kinds
 JOINT = {
     "rows to correct": {"rows to correct"},
     "card fields to correct": {"card fields to correct"},
+    "errors to ask about": {"errors to ask about"},
+    "errors to send again": {"errors to send again"},
+    "rows decided lost, to send again": {"rows decided lost, to send again"},
+    "rows of cancelled chunks": {"rows of cancelled chunks"},
     "rows to send again": {
         "errors to send again",
         "rows decided lost, to send again",
@@ -43,11 +51,13 @@ JOINT = {
     "newer rows refused": {"newer rows refused"},
     "links to renew": {"links to renew"},
 }
+GIVEN_UP_AFTER = timedelta(days=14)  # where the issuer and the partner cannot help
 HOPELESS = (
     "rows to correct",
     "card fields to correct",
     "errors to ask about",
     "errors to send again",
+    "links that end, rows refused",
     "links that end, extract gone",
     "links that ended, not in the extract",
     "newer rows refused",
@@ -55,29 +65,11 @@ HOPELESS = (
 )
 
 
-def things(worklist: Iterable[WorkLine], hopeless: Collection[str]) -> Iterator[WorkLine]:
-    """Yield what the operator does one by one: what it gives up, and whole lines of all else, with
-    the command that it pastes.
-    """
+def things(worklist: Iterable[WorkLine]) -> Iterator[WorkLine]:
+    """Yield the lines of a worklist, with the command that the operator pastes."""
     for line in worklist:
-        given_up = [*_given_up(line, hopeless)]
-        if given_up:
-            yield from given_up
-            continue
         each = [{**single, **_chunk_of(single)} for single in line["each"]]
         yield {"chunk": None, **line, "each": each, "command": command_of(line)}
-
-
-def _given_up(line: WorkLine, hopeless: Collection[str]) -> Iterator[WorkLine]:
-    """Yield the things of a line that are given up, or whose link is kept, where that is offered."""
-    if line["kind"] not in HOPELESS:
-        return
-    for single in line["each"]:
-        offered = choices(single)
-        ends = (offered.get(name) for name in ("give up", "keep the link", "dismiss"))
-        command = next(filter(None, ends), None)
-        if command and name_of(single) in hopeless:
-            yield {**single, "each": [], "command": command, "is_alone": True}
 
 
 def _chunk_of(single: WorkLine) -> WorkLine:
@@ -87,30 +79,68 @@ def _chunk_of(single: WorkLine) -> WorkLine:
 
 
 def joined(lines: Iterable[WorkLine], together: Iterable[WorkLine]) -> Iterator[WorkLine]:
-    """Yield what is given up, then the others, those that one command settles as one where all of
-    them are there.
+    """Yield lines, those that one command settles as one, what is given up before others mean it.
 
     `together`: the worklist over issuers and kinds.
     """
-    everything = list(lines)
-    yield from (line for line in everything if "is_alone" in line)  # before others mean them too
-    pending = [line for line in everything if "is_alone" not in line]
+    pending = list(lines)
     for joint in together:
         members = [line for line in pending if _stands_for(joint, line)]
-        if members and sum(line["rows"] for line in members) == joint["rows"]:
+        if len(members) > 1:
+            each = [*chain.from_iterable(line["each"] for line in members)]
             pending = [line for line in pending if not _stands_for(joint, line)]
-            yield {"chunk": None, "each": [], **joint, "command": command_of(joint)}
-    yield from pending
+            pending.append({"chunk": None, **joint, "each": each, "command": command_of(joint)})
+    given_up = {id(line): [*_given_up(line)] for line in pending}
+    yield from chain.from_iterable(given_up.values())
+    for line in pending:
+        of_line = chain.from_iterable(part["each"] for part in given_up[id(line)])
+        if not line["each"] or len([*of_line]) < len(line["each"]):
+            yield line
 
 
 def _stands_for(joint: WorkLine, line: WorkLine) -> bool:
-    is_of_kind = line["kind"] in JOINT.get(joint["kind"], {joint["kind"]} & JOINT.keys())
+    is_of_kind = line["kind"] in JOINT.get(joint["kind"], ())
     return is_of_kind and line["issuer"] in joint["issuer"].split(",")
 
 
-def name_of(single: WorkLine) -> str:
-    """Return what a thing is known by from day to day."""
-    return f"{single['kind']} {single['issuer']} {single['run']} {single['chunk']}"
+def _given_up(line: WorkLine) -> Iterator[WorkLine]:
+    """Yield what of a line is given up, or whose link is kept: at once where that is offered."""
+    if line["kind"] not in HOPELESS:
+        return
+    old = [each for each in line["each"] if each["age_seconds"] > GIVEN_UP_AFTER.total_seconds()]
+    are_all_old = len(old) == len(line["each"])
+    names = ("give up", "keep the link", "dismiss") if are_all_old else ("give up the old",)
+    command = _offered(line, *names)
+    if old and command:
+        yield {**line, "each": old, "command": command, "is_given_up": True}
+        return
+    for single in old:
+        command = _offered(single, "give up", "keep the link", "dismiss")
+        if command:
+            yield {**single, "each": [single], "command": command, "is_given_up": True}
+
+
+def _offered(line: WorkLine, *names: str) -> str:
+    """Return the command of the first of these decisions that a line offers."""
+    offered = choices(line)
+    return next((offered[name] for name in names if name in offered), "")
+
+
+def names_of(line: WorkLine) -> frozenset[tuple[object, ...]]:
+    """Return what the things of a line are known by from day to day."""
+    names = ("kind", "issuer", "run", "chunk", "rows")
+    return frozenset(tuple(single[name] for name in names) for single in line["each"])
+
+
+def files_of(line: WorkLine) -> list[str]:
+    """Return the files that the things of a line are about, as its sentences name them."""
+    return [single["matter"].partition("(")[2].rpartition("). ")[0] for single in line["each"]]
+
+
+def targets_of(line: WorkLine, issuer: str) -> list[str]:
+    """Return the runs that a line is about, or the issuer where it names none."""
+    runs = [single["run"] for single in line["each"] if single["issuer"] == issuer]
+    return runs if all(runs) else [issuer]
 
 
 def key_of(line: WorkLine) -> str:
@@ -153,3 +183,11 @@ def filled(command: str) -> list[str]:
 def to_file(file: Path, words: Iterable[str]) -> list[str]:
     """Return a command that writes this file."""
     return [str(file) if word == "FILE" else word for word in words]
+
+
+def write_rows(file: Path, rows: list[dict[str, str]]) -> None:
+    """Write rows as a CSV file."""
+    with file.open("w", newline="") as out:
+        writer = csv.DictWriter(out, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from flows.reports import work_kinds as kinds
 from flows.reports.work import Line, Work, lines, together
@@ -39,6 +39,22 @@ def test_a_line_of_one_kind_keeps_its_name() -> None:
     [line] = joined(work(kinds.LOST_ROWS, "bank", LOST, 3), work(kinds.LOST_ROWS, "zebra", LOST, 2))
 
     assert kinds.LOST_ROWS == line.kind.name
+
+
+def test_beside_newer_runs_the_old_ones_can_be_given_up_alone() -> None:
+    last_night = work(kinds.CORRECT, "bank", "city", 1)
+    day = NOW - timedelta(days=20)
+    old = last_night._replace(run="bank-20261023-0a1b2c3d", since=day, is_late=True)
+
+    offered = [
+        {choice.name: str(choice.command) for choice in line.choices}
+        for line in (*joined(last_night, old), *joined(old))
+    ]
+
+    [name, *_] = offered[0]
+    assert "give up the old" == name
+    assert "give-up bank --code city --reason WHY --before 2026-10-24" in offered[0][name]
+    assert [["give up"]] == [[*choices] for choices in offered[1:]]
 
 
 def test_what_another_command_settles_stays_a_line_of_its_own() -> None:
