@@ -1,13 +1,14 @@
 """Refusals that show a command or an option: for each a store, and the line that is refused there.
 
-`CASES` has them by the name of the error; behind a colon stands what is refused, where one error
-has several.
+`CASES` has them by the name of the error; where one has several, by the function that raises it too,
+and by what is refused there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from tests import refused
 from tests.refused import EXTRACT, Refusal, done_before, known, raised, submitting, with_service
@@ -67,8 +68,8 @@ CASES: dict[str, Callable[[Path], Refusal]] = {
     "NoCardsNamedError": known("cardlink mend give-up bank {why}"),
     "LinkFormError": known("cardlink link-form bank https://other.example.com/a {why}"),
     "RowSettledError": refused.settled,
-    "CommittedError": known("cardlink mend abandon {run} {why}"),
-    "CommittedError: dismiss": known(f"cardlink dismiss bank {EXTRACT} {{why}}"),
+    "CommittedError: remediation.abandon": known("cardlink mend abandon {run} {why}"),
+    "CommittedError: remediation.dismiss": known(f"cardlink dismiss bank {EXTRACT} {{why}}"),
     "StandingRowsError": known("cardlink resubmit {run} --row 1 --row 2 --row 3 {why}"),
     "NothingToSendError": known("cardlink resubmit {run} --errors {why}"),
     "CardTakenError": with_service(sent, "cardlink link {run} 1"),
@@ -85,18 +86,42 @@ CASES: dict[str, Callable[[Path], Refusal]] = {
     "ConflictError": raised("ConflictError", key="bank/x"),
     "RowsDifferError": raised("RowsDifferError", run="{run}", count=1, rows="1"),
     "WitnessKeyError": raised("WitnessKeyError", place="x"),
-    "NotFoundError: chunk": known("cardlink outbox hold {run} 9 {why}"),
-    "NotFoundError: acknowledgement": known("cardlink acknowledge bank --confirm 9 {why}"),
-    "NotFoundError: finding": known("cardlink audit accept bank bank/x {why}"),
-    "NotFoundError: break": known("cardlink mend close {run} OTHER_CARD {why}"),
-    "NotFoundError: delivery": known("cardlink deliver bank --confirm 9 {why}"),
-    "NotFoundError: card": known("cardlink mend give-up {run} --row 1 --undo {why}"),
-    "NotFoundError: link": known("cardlink mend keep-link {run} --row 1 {why}"),
-    "NotFoundError: form": known(
+    "NotFoundError: outbox.select_chunks": known("cardlink outbox hold {run} 9 {why}"),
+    "NotFoundError: outbox._refuse_numbers": known("cardlink outbox uploaded bank 1"),
+    "NotFoundError: acknowledgement.confirm": known("cardlink acknowledge bank --confirm 9 {why}"),
+    "NotFoundError: audit.accept": known("cardlink audit accept bank bank/x {why}"),
+    "NotFoundError: break_decisions._chosen": known("cardlink mend close {run} OTHER_CARD {why}"),
+    "NotFoundError: break_decisions._chosen: closed": known(
+        "cardlink mend reopen {run} RESULT_SHORT {why}"
+    ),
+    "NotFoundError: break_decisions._refuse_unless_offered": known(
+        "cardlink mend close {run} RESULT_SHORT --decision link {why}"
+    ),
+    "NotFoundError: delivered_so_far.confirm": known("cardlink deliver bank --confirm 9 {why}"),
+    "NotFoundError: delivered_so_far.confirm: of another": refused.other_receiver,
+    "NotFoundError: giving_up.give_up": known("cardlink mend give-up bank --cuid nobody {why}"),
+    "NotFoundError: giving_up.give_up: undo": known(
+        "cardlink mend give-up {run} --row 1 --undo {why}"
+    ),
+    "NotFoundError: keeping_links.keep_links": known("cardlink mend keep-link {run} --row 1 {why}"),
+    "NotFoundError: keeping_links.keep_links: undo": known(
+        "cardlink mend keep-link {run} --row 1 --undo {why}"
+    ),
+    "NotFoundError: link_form.decide_form": known(
         "cardlink link-form bank https://links.example.com/{{hex:9}} --undo {why}"
     ),
-    "NotFoundError: claim": known("cardlink mend take-over {run} {why}"),
-    "NotFoundError: dismissal": known(f"cardlink dismiss bank {EXTRACT} --undo {{why}}"),
+    "NotFoundError: remediation.take_over": known("cardlink mend take-over {run} {why}"),
+    "NotFoundError: remediation.dismiss": known(f"cardlink dismiss bank {EXTRACT} --undo {{why}}"),
+    "NotFoundError: remediation._refuse_other_day": known("cardlink dismiss bank 2026-11-20 {why}"),
+    "NotFoundError: remediation._refuse_other_day: undo": known(
+        "cardlink dismiss bank 2026-11-23 --undo {why}"
+    ),
+    "NotFoundError: renewal._latest_extract": refused.no_portfolio,
+    "FetchUnnamedError": refused.copied_before,
+    "RowJumpError": refused.more_rows,
+    "RowFallError": refused.fewer_rows,
+    "DriftError": refused.other_cells,
+    "UndecidedStatusError": refused.undecided,
 }
 # cases that cost most, or of a kind of which others are in `make test`
 SLOW = {
@@ -111,12 +136,23 @@ SLOW = {
     "NoCardsNamedError",
     "CardholderUnnamedError",
     "OtherIssuerError",
-    "NotFoundError: card",
-    "NotFoundError: link",
-    "NotFoundError: form",
-    "NotFoundError: claim",
-    "NotFoundError: finding",
-    "NotFoundError: dismissal",
+    "NotFoundError: outbox._refuse_numbers",
+    "NotFoundError: acknowledgement.confirm",
+    "NotFoundError: audit.accept",
+    "NotFoundError: break_decisions._chosen: closed",
+    "NotFoundError: delivered_so_far.confirm: of another",
+    "NotFoundError: giving_up.give_up",
+    "NotFoundError: giving_up.give_up: undo",
+    "NotFoundError: keeping_links.keep_links",
+    "NotFoundError: keeping_links.keep_links: undo",
+    "NotFoundError: link_form.decide_form",
+    "NotFoundError: remediation.take_over",
+    "NotFoundError: remediation.dismiss",
+    "NotFoundError: remediation._refuse_other_day",
+    "NotFoundError: remediation._refuse_other_day: undo",
+    "RowJumpError",
+    "RowFallError",
+    "DriftError",
     "OneWayError",
     "SourceGoneError",
     "CorrectionsNotFoundError",
@@ -130,20 +166,28 @@ SLOW = {
     "StandingRowsError",
     "NoIssuerError",
 }
-# what is shown and tried by other tests, or is no way on for a machine
+
+
+class Elsewhere(NamedTuple):
+    """Why an error has no case here, and the file that tests it: by name, or by what it shows."""
+
+    why: str
+    file: str
+    shown: str = ""
+
+
+SERVES = "practice serves until it is stopped"
 ELSEWHERE = {
-    "RowJumpError": "a gate that needs nights before it: tests/submissions/test_gates.py",
-    "RowFallError": "a gate that needs nights before it: tests/submissions/test_gates.py",
-    "DriftError": "a gate that needs nights before it: tests/submissions/test_drift.py",
-    "IssuerNameError": "shows --config alone, an option of every command",
-    "WhichReceiverError": "shows an option that was given",
-    "NotADemoError": "the demo is run by tests/test_demo.py",
-    "NoPracticeError": "practice serves until it is stopped: tests/cli/test_practice_people.py",
-    "NoPracticeServiceError": "practice serves until it is stopped: tests/cli/test_practice.py",
-    "PartialRunError": "needs a gpg that fails: tests/submissions/test_rerun.py",
-    "UndecidedStatusError": "of a first draft: tests/extracts/test_marked_exports.py",
-    "PortTakenError": "practice serves until it is stopped: tests/cli/test_practice.py",
-    "FollowingStoppedError": "of a job at the service: tests/cli/test_follow.py",
-    "WatchingStoppedError": "of a job at the service: tests/cli/test_follow.py",
-    "NotDeployedError": "install needs a Prefect server: tests/ops/test_operating.py",
+    "IssuerNameError": Elsewhere("shows an option of all", "cli/test_keys_and_names.py"),
+    "WhichReceiverError": Elsewhere("its option was given", "operations/test_receivers.py"),
+    "NotADemoError": Elsewhere("a demo runs everything", "test_demo.py"),
+    "NoPracticeError": Elsewhere(SERVES, "cli/test_practice_people.py"),
+    "NoPracticeServiceError": Elsewhere(SERVES, "simulator/test_answer_at_service.py"),
+    "PortTakenError": Elsewhere(SERVES, "simulator/service/test_serving.py"),
+    "PartialRunError": Elsewhere("needs a gpg that fails", "submissions/test_faulty_gpg.py"),
+    "FollowingStoppedError": Elsewhere("of a job", "cli/test_job.py", "To follow it again: "),
+    "WatchingStoppedError": Elsewhere("of a job", "cli/test_job.py", "To watch it again: "),
+    "NotDeployedError": Elsewhere(
+        "install needs a Prefect server", "arrivals/test_dispatch.py", "no deployment "
+    ),
 }

@@ -13,11 +13,14 @@ from flows.commands.context import Context
 from flows.commands.result import Result
 from flows.errors import CardlinkError
 from flows.runs.keys import corrections, extracts
-from schemas.portal import NICKNAME, PAN
+from schemas.portal import EMAIL, NICKNAME, PAN
 from tests import keys, mentions
 from tests.builders import portal_rows
 from tests.night import Bench, portal_csv
 from tests.partner_api.linker import PANS
+from tests.submissions.test_drift import extract as usual_extract
+from tests.submissions.test_drift import half
+from tests.submissions.test_drift import settled as after_five_nights
 from tests.test_dry_runs import CASES as PREPARED
 from tests.test_dry_runs import answered, bank, facts_of, sent, unattributed
 from tests.torture.acts import TAKEN_BACK
@@ -369,3 +372,61 @@ def raised(error: str, **fields: Any) -> Callable[[Path], Refusal]:
         return Refusal("cardlink ingest bank", words, error=kind(**filled))
 
     return case
+
+
+def no_portfolio(folder: Path) -> Refusal:
+    """Let an issuer send its full portfolio, which never came."""
+    bank(folder)
+    setting(folder, **{"test = true": "test = true\nfull_portfolio = true"})
+    return Refusal("cardlink renew bank")
+
+
+def other_receiver(folder: Path) -> Refusal:
+    """Add a receiver that was delivered nothing."""
+    answered(folder)
+    setting(folder, add="[deliveries.crm]\n")
+    return Refusal(f"cardlink deliver bank crm --confirm 1 {WHY}")
+
+
+def copied_before(folder: Path) -> Refusal:
+    """Copy chunks to a folder that is not named again."""
+    sent(folder)
+    facts_of(folder, "upload", run="bank", to=folder / "fetched")
+    return Refusal("cardlink upload bank --done", {"FOLDER": str(folder / "fetched")})
+
+
+def nights(folder: Path, last: int, **limits: float) -> Refusal:
+    """Submit three nights of twelve rows, and drop one of another size."""
+    bench = bank(folder)
+    for night in range(3):
+        bench.submit(bench.drop(12, f"bank-2026111{night}.csv", seed=night))
+    bench.drop(last, seed=3)
+    for name, value in limits.items():
+        limit(folder, name, value)
+    return Refusal(submitting())
+
+
+def more_rows(folder: Path) -> Refusal:
+    """Drop an extract of twice the usual rows."""
+    return nights(folder, 24)
+
+
+def fewer_rows(folder: Path) -> Refusal:
+    """Drop an extract of fewer rows than a setting allows."""
+    return nights(folder, 9, max_row_fall=0.1)
+
+
+def other_cells(folder: Path) -> Refusal:
+    """Drop an extract in which a column is half empty, after five in which it was full."""
+    after_five_nights(bank(folder))
+    rows = usual_extract(80, 6).with_columns(half(EMAIL))
+    (folder / "store" / extracts("bank") / NEXT).write_bytes(portal_csv(rows))
+    setting(folder, **{"[limits]": '[limits]\ndrift = "refuse"'})
+    return Refusal(submitting(NEXT))
+
+
+def undecided(folder: Path) -> Refusal:
+    """Leave open which rows count."""
+    bank(folder).drop(3)
+    setting(folder, add=f'[status]\n"{NICKNAME}" = "undecided"\n')
+    return Refusal(submitting())

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
+from flows.simulator.demo import NotADemoError, make_room
 from schemas.portal import columns
 from tests.transcript import run_demo, transcript
 
@@ -102,3 +103,13 @@ def test_prefect_keeps_no_card_number(demo: Demo) -> None:
     assert len(numbers) > 5
     assert any(path.suffix == ".db" for path in kept)
     assert leaks == []
+
+
+def test_a_folder_that_no_demo_made_is_refused_and_stays_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("mine")
+
+    with pytest.raises(NotADemoError) as refused:
+        make_room(tmp_path)
+
+    assert "Name another folder with --dir" in str(refused.value)
+    assert ["letter.txt"] == [path.name for path in tmp_path.iterdir()]

@@ -8,6 +8,7 @@ import ast
 import re
 import shlex
 import shutil
+import traceback
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -32,7 +33,13 @@ ON_TO_ANOTHER = {"SettingsChangedError"}
 
 def named(case: str) -> str:
     """Return the error of a case."""
-    return case.partition(":")[0]
+    return case.partition(": ")[0]
+
+
+def place_of(case: str) -> str:
+    """Return the function that raises the error of a case, "" where it has only one case."""
+    _, place, *_ = f"{case}: : ".split(": ")
+    return place
 
 
 def shown_by_classes() -> set[str]:
@@ -72,6 +79,44 @@ def test_every_error_that_shows_a_command_line_has_a_case() -> None:
     assert set() == ELSEWHERE.keys() - shown
 
 
+@pytest.mark.parametrize("error", ELSEWHERE)
+def test_what_other_tests_try_is_in_their_file(error: str) -> None:
+    elsewhere = ELSEWHERE[error]
+
+    text = (Path(__file__).parent / elsewhere.file).read_text("utf-8")
+
+    assert (elsewhere.shown or error) in text
+
+
+def test_each_function_that_finds_nothing_of_a_name_has_a_case() -> None:
+    functions = {place for place in map(place_of, CASES) if place}
+
+    assert set() == set(raising("NotFoundError")) - functions
+
+
+def raising(error: str) -> Iterator[str]:
+    """Yield the functions that raise an error, each behind its module."""
+    for file in (mentions.ROOT / "flows").rglob("*.py"):
+        text = file.read_text("utf-8")
+        if f"{error}(" in text:
+            for function in ast.walk(ast.parse(text)):
+                if isinstance(function, ast.FunctionDef) and any(_raised(function, error)):
+                    yield f"{file.stem}.{function.name}"
+
+
+def _raised(function: ast.FunctionDef, error: str) -> Iterator[bool]:
+    """Yield for each `raise` of a function whether it raises that error."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+            yield ast.unparse(node.exc.func).rpartition(".")[2] == error
+
+
+def raised_by(error: BaseException) -> str:
+    """Return the function that raised an error, behind its module."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return f"{Path(frame.f_code.co_filename).stem}.{frame.f_code.co_name}"
+
+
 @pytest.mark.parametrize(
     "case",
     [pytest.param(case, marks=[pytest.mark.slow] if case in SLOW else []) for case in CASES],
@@ -86,6 +131,7 @@ def test_whoever_obeys_a_refusal_harms_nothing_and_gets_on(
     error = refusal.error or ended(first, refusal.line, refusal)
     assert isinstance(error, CardlinkError), error
     assert named(case) == type(error).__name__, str(error)
+    assert not place_of(case) or place_of(case) == raised_by(error)
     before = standing(first)
 
     ends = dict[str, Result | BaseException]()

@@ -94,7 +94,7 @@ def _confirm(
     context: contexts.IssuerContext, named: str, number: int, reason: str, dry_run: bool
 ) -> Result:
     issuer = context.issuer.issuer
-    receiver = receivers.only_one(context, named, number)
+    receiver = receivers.only_one(context, named)
     confirmed = delivered_so_far.confirm(context, number, reason, receiver)
     facts = {
         "issuer": issuer,

@@ -169,9 +169,7 @@ def uploaded(
         return _uploaded_of_run(context, run, chunks, fetched, dry_run)
     _refuse_numbers(issuer, chunks)
     if fetched is None:
-        fetch_step = Step("upload", issuer, to=FOLDER)
-        missing = "folder of a fetch: name it"
-        raise run_errors.NotFoundError(place=issuer, what=missing, command=fetch_step)
+        raise outbox.FetchUnnamedError(issuer=issuer)
     moved = [
         _move(context, run_id, "uploaded", numbers, "", dry_run)
         for run_id, numbers in _fetched(wire(context.folder, issuer), fetched).items()

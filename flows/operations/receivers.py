@@ -20,7 +20,7 @@ class NoReceiverError(OperatorError):
 class WhichReceiverError(OperatorError):
     """A delivery was to be confirmed, and there are several receivers."""
 
-    message = "{issuer} has several receivers, and each has a delivery {number}: {receivers}."
+    message = "{issuer} has several receivers, each with deliveries of its own: {receivers}."
     next_step = Sentence(
         "Name the receiver after the issuer, before {option}.", option=Option("--confirm")
     )
@@ -61,11 +61,9 @@ def settings_of(issuer: Issuer, receiver: str) -> Receiver:
     return issuer.deliveries.get(receiver, PLAIN)
 
 
-def only_one(context: IssuerContext, named: str, number: int) -> str:
+def only_one(context: IssuerContext, named: str) -> str:
     """Return whose delivery is meant; WhichReceiverError where that is not said."""
     receivers: Sequence[str] = receivers_of(context, named)
     if len(receivers) > 1:
-        raise WhichReceiverError(
-            issuer=context.issuer.issuer, number=number, receivers=", ".join(receivers)
-        )
+        raise WhichReceiverError(issuer=context.issuer.issuer, receivers=", ".join(receivers))
     return receivers[0]

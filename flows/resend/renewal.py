@@ -182,8 +182,9 @@ def _latest_extract(store: Store, book: Book) -> str:
     newest = max((plan.as_of for plan in whole), default=None)
     latest = {plan.run for plan in whole if plan.as_of == newest}
     if not latest:
+        command = Step("worklist", book.issuer)
         raise NotFoundError(
-            place=book.issuer, what="committed run of a whole extract", command=Step("worklist")
+            place=book.issuer, what="committed run of a whole extract", command=command
         )
     return next((run for run in _last_first(store, book) if run in latest), max(latest))
 

@@ -28,6 +28,16 @@ class ChunkStateError(OperatorError):
     )
 
 
+class FetchUnnamedError(OperatorError):
+    """Chunks of all runs of an issuer were uploaded, and not said which: the folder has them."""
+
+    message = "Which chunks of {issuer} are uploaded is not said. Nothing was recorded."
+    next_step = Sentence(
+        "Name the folder that they were copied to: {done}",
+        done=Step("upload", Slot("issuer"), to=FOLDER, done=True),
+    )
+
+
 class OtherChunkError(OperatorError):
     """A chunk that was fetched is not the one that waits in the outbox."""
 

@@ -41,7 +41,13 @@ from flows.operations.delivery_handover import (
 )
 from flows.operations.erasure import OfRows, erase, finish_erasures
 from flows.operations.giving_up import Which, give_up
-from flows.operations.receivers import NoReceiverError, receivers_of, without_table
+from flows.operations.receivers import (
+    NoReceiverError,
+    WhichReceiverError,
+    only_one,
+    receivers_of,
+    without_table,
+)
 from flows.reports.across import reconcile_runs
 from flows.runs.chains import add_next
 from flows.runs.context import IssuerContext
@@ -166,6 +172,17 @@ def test_the_default_receiver_stays_beside_named_ones_once_it_has_links(tmp_path
     assert ["default", "marketing"] == receivers_of(bench.context)
     with pytest.raises(NoReceiverError):
         receivers_of(bench.context, "sales")
+
+
+def test_of_several_receivers_the_one_that_confirms_is_named(tmp_path: Path) -> None:
+    bench, _ = bench_of(tmp_path)
+    with_receivers(bench, one={}, two={})
+
+    with pytest.raises(WhichReceiverError) as refused:
+        only_one(bench.context, "")
+
+    assert {"issuer": BANK, "receivers": "one, two"} == refused.value.fields
+    assert "two" == only_one(bench.context, "two")
 
 
 def test_confirmed_out_of_order_the_newest_counts_and_the_older_may_have_come_after_it(
