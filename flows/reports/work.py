@@ -6,13 +6,15 @@ Which work there is comes from `flows.reports.worklist`; what is said about each
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import chain
 from typing import Any, NamedTuple
 
 from flows.reports.ages import duration
 from flows.reports.work_kinds import WORK, Choice, Kind
 from flows.steps import Step, counted
+
+DAY = timedelta(days=1)
 
 
 class Work(NamedTuple):
@@ -137,18 +139,23 @@ class Line(NamedTuple):
     @property
     def choices(self) -> list[Choice]:
         """The decisions that can follow, the one that can do least harm first."""
+        parts = [(choice, self._part(choice)) for choice in self.kind.choices]
         return [
-            choice._replace(command=choice.command.filled(self._values))
-            for choice in self.kind.choices
-            if self._is_due(choice) and self._is_within(choice)
+            choice._replace(command=choice.command.filled(part._values))
+            for choice, part in parts
+            if part.works and part._is_within(choice)
         ]
 
-    def _is_due(self, choice: Choice) -> bool:
-        """Return whether a choice can be made by now."""
-        late = {work.is_late for work in self.works}
-        if choice.late == "some":
-            return len(late) == 2
-        return not choice.late or late == {True}
+    def _part(self, choice: Choice) -> "Line":
+        """Return what of it a choice is about; nothing where it cannot be made yet."""
+        late = Line(tuple(work for work in self.works if work.is_late))
+        is_all_late = late == self
+        match choice.late:
+            case "some":
+                return Line(()) if is_all_late else late
+            case True:
+                return self if is_all_late else Line(())
+        return self
 
     def _is_within(self, choice: Choice) -> bool:
         """Return whether one command can take all of it."""
@@ -179,17 +186,12 @@ class Line(NamedTuple):
             "place": f"chunk {chunk}" if chunk else "",
             "name": "",
             "codes": sorted(frozenset[str]().union(*(work.codes for work in self.works))),
-            "before": self._before,
+            # the day after the last of its runs
+            "before": None if self.run else max(work.since for work in self.works).date() + DAY,
             # one command for several runs closes just these rows, or none
             "limit": None if self.run else self.rows,
             **dict(set(first.fields).intersection(*(work.fields for work in self.works))),
         }
-
-    @property
-    def _before(self) -> date | None:
-        """The day before which its late runs are."""
-        late = [work.since.date() for work in self.works if work.is_late]
-        return max(late) + timedelta(days=1) if late else None
 
     def facts(self, now: datetime) -> dict[str, Any]:
         """Return the line as the tables show it."""

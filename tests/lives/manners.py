@@ -152,7 +152,9 @@ def mute(portal: Portal, chunk: str, answers: list[Made]) -> None:
 def cut(portal: Portal, chunk: str, answers: list[Made]) -> None:
     """Cut the file in the middle of a row; it is whole where somebody asks."""
     content = result(answers)
-    portal.send(name_of(chunk), answers, content=content[: len(content) * 2 // 3], plain=False)
+    part = content[: len(content) * 2 // 3]
+    whole_rows = answers[: part.count(b"\n") - 1]
+    portal.send(name_of(chunk), whole_rows, content=part)
     letter = Letter(portal.day, name_of(chunk, "-whole"), content, tuple(answers))
     portal.words[chunk] = Word(again=letter)
 

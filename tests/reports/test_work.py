@@ -43,18 +43,21 @@ def test_a_line_of_one_kind_keeps_its_name() -> None:
 
 def test_beside_newer_runs_the_old_ones_can_be_given_up_alone() -> None:
     last_night = work(kinds.CORRECT, "bank", "city", 1)
-    day = NOW - timedelta(days=20)
-    old = last_night._replace(run="bank-20261023-0a1b2c3d", since=day, is_late=True)
-
-    offered = [
-        {choice.name: str(choice.command) for choice in line.choices}
-        for line in (*joined(last_night, old), *joined(old))
+    of_zebra = work(kinds.CORRECT, "zebra", "city", 1)
+    old = [
+        of_zebra._replace(run=f"zebra-2026102{digit}-0a1b2c3d", since=day, is_late=True)
+        for digit, day in enumerate([NOW - timedelta(days=20), NOW - timedelta(days=22)])
     ]
 
-    [name, *_] = offered[0]
-    assert "give up the old" == name
-    assert "give-up bank --code city --reason WHY --before 2026-10-24" in offered[0][name]
-    assert [["give up"]] == [[*choices] for choices in offered[1:]]
+    [mixed, only_old] = [
+        {choice.name: str(choice.command) for choice in line.choices}
+        for line in (*joined(last_night, of_zebra, *old), *joined(*old))
+    ]
+
+    assert ["give up the old", "give up"] == [*mixed]
+    command = mixed["give up the old"]
+    assert "give-up zebra --code city --reason WHY --before 2026-10-24" in command
+    assert ["give up"] == [*only_old]
 
 
 def test_what_another_command_settles_stays_a_line_of_its_own() -> None:
