@@ -200,6 +200,12 @@ DAMAGED_FILE = _kind(
     "A result file is empty, truncated or not a result file.",
     "Download it again from the portal.",
 )
+DAMAGED_COPY = _kind(
+    "DAMAGED_COPY",
+    "A result file is damaged, and every row of its chunks has its answer all the same.",
+    "Nothing: the answers came in another file. The damaged one can be removed.",
+    notice=True,
+)
 MISNAMED_FILE = _kind(
     "MISNAMED_FILE",
     "A result file is named after one chunk but contains the results of another.",

@@ -17,6 +17,7 @@ from flows.runs.frames import shaped
 from flows.runs.outcomes import OUTCOME, Attributed
 from schemas import breaks
 from schemas.breaks import Break, break_of
+from schemas.ledger import AWAITING
 from schemas.records import Closing
 
 BROKEN_ROW = {
@@ -126,16 +127,18 @@ def without_closed(broken: pl.DataFrame, closed: Sequence[tuple[Break, Closing]]
     )
 
 
-def file_breaks(files: Sequence[Attributed]) -> Iterator[Break]:
+def file_breaks(files: Sequence[Attributed], settled: pl.DataFrame) -> Iterator[Break]:
     """Yield the breaks of files, whatever their rows say.
 
     A file is damaged, repeats another, answers several chunks or carries another chunk's name. Of
-    one that came again its last content counts.
+    one that came again its last content counts. `settled`: the chunks, as `reconcile` counts them.
     """
+    is_whole = (pl.col("answers") >= pl.col("sent")) & (pl.col(AWAITING) == 0)
+    whole = set(settled.filter(is_whole).select("run", "chunk").iter_rows())
     seen: dict[str, str] = {}
     newest = [file for file in files if not file.superseded]
     for file, chunks in zip(newest, _answered_chunks(newest), strict=True):
-        yield from _breaks_of(file, chunks)
+        yield from _breaks_of(file, chunks, whole)
         height = file.outcomes.height
         rows = digest_of(file.outcomes)
         if height and rows in seen:
@@ -144,12 +147,16 @@ def file_breaks(files: Sequence[Attributed]) -> Iterator[Break]:
         seen.setdefault(rows, file.name)
 
 
-def _breaks_of(file: Attributed, chunks: set[tuple[str, int]]) -> Iterator[Break]:
-    """Yield the breaks of a file that answers these chunks."""
+def _breaks_of(
+    file: Attributed, chunks: set[tuple[str, int]], whole: set[tuple[str, int]]
+) -> Iterator[Break]:
+    """Yield the breaks of a file that answers these chunks; `whole`: those with every answer."""
     height = file.outcomes.height
+    is_made_up_for = bool(chunks) and chunks <= whole
+    damaged = breaks.DAMAGED_COPY if is_made_up_for else breaks.DAMAGED_FILE
     for problem in file.problems:
         if problem in DAMAGE:
-            yield break_of(breaks.DAMAGED_FILE, height, f"{file.name} ({problem})")
+            yield break_of(damaged, height, f"{file.name} ({problem})")
     if not chunks:
         return
     if len(chunks) > 1:

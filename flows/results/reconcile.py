@@ -101,7 +101,7 @@ def reconcile(
     broken = broken_rows(received, conflicts, numbered, chunks, decided)
     still_broken = broken.join(decided, on=["kind", "row"], how="anti")
     all_breaks = [
-        *file_breaks(files),
+        *file_breaks(files, chunks),
         *row_breaks(still_broken),
         *short_breaks(still_broken, chunks),
         *cancelled_breaks(chunks, cancelled),

@@ -47,6 +47,7 @@ SELDOM = {
     "links to renew",
 }
 ROUND = 3  # days
+WEEK = 7  # days from one look at what is given up to the next
 OFTEN = 5  # times that a line that stays may be done as it says
 REHEARSED = 0.2  # of what can be tried before it is done
 TO_UPLOAD = "chunks to upload"
@@ -188,8 +189,8 @@ class Operator:
 
     def _is_put_off(self, line: WorkLine) -> bool:
         """Return whether work is not done today."""
-        can_wait = line["kind"] in SELDOM or "is_given_up" in line
-        return can_wait and self.day.toordinal() % ROUND > 0
+        every = ROUND if line["kind"] in SELDOM else 1
+        return self.day.toordinal() % (WEEK if "is_given_up" in line else every) > 0
 
     def _upload_all(self, left: Iterable[WorkLine], banks: Mapping[str, Bank]) -> None:
         """Upload what waits, all at once: what the list has, and what was sent again since."""

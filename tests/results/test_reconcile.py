@@ -250,6 +250,17 @@ def test_a_truncated_file_is_damaged_and_short() -> None:
     assert [breaks.DAMAGED_FILE, breaks.RESULT_SHORT] == names(reconciled(cut))
 
 
+def test_a_damaged_file_is_only_noticed_once_its_chunk_came_whole() -> None:
+    file = result(WHOLE, "cut.csv")
+    cut = file._replace(rows=file.rows.head(3), problems=("file.line.truncated",))
+    unknown = result([], "page.csv")._replace(problems=("file.line.truncated",))
+
+    settled = reconciled(cut, unknown, result(WHOLE))
+
+    assert [breaks.DAMAGED_COPY, breaks.DAMAGED_FILE] == names(settled)
+    assert [True, False] == [each.notice for each in settled.breaks]
+
+
 def test_swapped_and_merged_files_are_noticed_and_balance() -> None:
     second = [link(at) for at in range(6, 11)]
     swapped = reconciled(result(WHOLE, f"{RUN}-00002.csv"), result(second, f"{RUN}-00001.csv"))
