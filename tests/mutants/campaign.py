@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.mutants.by_hand import faults
+from tests.mutants.in_process import DOUBTFUL, read
 from tests.mutants.sources import ROOT, Mutant
 
 HERE = Path(__file__).parent
@@ -154,10 +155,11 @@ def run_in_processes(
     files = sorted({test.partition("::")[0] for job in jobs for test in job["tests"]})
     work, verdicts = folder / "jobs.json", folder / "verdicts.jsonl"
     work.write_text(json.dumps(list(jobs)))
-    known = {id: verdict for id, verdict in _read(verdicts).items() if verdict["by"]}
+    known = {id: verdict for id, verdict in _settled(verdicts).items() if verdict["by"]}
     verdicts.write_text("".join(json.dumps(verdict) + "\n" for verdict in known.values()))
     patience = 4 * PATIENCE + 10 * max(job["limit"] for job in jobs)
     while not known.keys() >= {job["id"] for job in jobs}:
+        before = verdicts.stat().st_size
         with (folder / "output").open("w") as output:
             process = subprocess.Popen(
                 [
@@ -172,16 +174,14 @@ def run_in_processes(
                 stderr=output,
             )
             _wait(process, verdicts, patience)
-        before = len(known)
-        known = _read(verdicts)
-        if len(known) == before:
+        known = _settled(verdicts)
+        if verdicts.stat().st_size == before:
             raise RuntimeError(f"no mutant was run:\n{(folder / 'output').read_text()[-3000:]}")
     return known
 
 
-def _read(verdicts: Path) -> dict[int | str, dict[str, Any]]:
-    lines = verdicts.read_text().splitlines() if verdicts.exists() else ()
-    return {verdict["id"]: verdict for verdict in map(json.loads, lines)}
+def _settled(verdicts: Path) -> dict[int | str, dict[str, Any]]:
+    return {id: one for id, one in read(verdicts).items() if one["verdict"] != DOUBTFUL}
 
 
 def _wait(process: subprocess.Popen[bytes], verdicts: Path, seconds: int) -> None:

@@ -17,6 +17,8 @@ import pytest
 
 from tests.mutants import swap
 
+DOUBTFUL = "doubtful"  # the verdict where a test failed with the fault, and afterwards without it
+
 
 class Verdict(NamedTuple):
     """What became of a mutant: `killed` by the test that failed, `survived`, `timeout`,
@@ -54,37 +56,49 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_runtestloop(session: pytest.Session) -> bool:
     """Run the mutants instead of the tests; one that was begun and has no verdict ended its process.
 
-    A test that fails without the fault too says nothing: the mutant is tried without it. That is
-    looked at when a test notices its first fault, and every twentieth.
+    A test that fails without the fault too may say nothing, or the fault has left something behind,
+    such as a thread: this process ends, and in another that test alone runs without it.
     """
     jobs = json.loads(session.config.getoption("--mutants").read_text())
     verdicts: Path = session.config.getoption("--verdicts")
-    known = {json.loads(line)["id"] for line in verdicts.read_text().splitlines()}
+    earlier = read(verdicts)
     failures = Failures()
     session.config.pluginmanager.register(failures)
     items = {item.nodeid: item for item in session.items}
-    noticing: dict[str, int] = {}  # how many faults each test noticed, the last one last
+    noticing: list[str] = []  # the tests that noticed faults, the last one last
     for job in jobs:
-        if job["id"] not in known:
-            note(verdicts, job, Verdict("timeout"))
-            verdict = judge(job, in_turn(job, items, noticing), session, failures)
-            while verdict.verdict == "killed":
-                noticing[verdict.by] = noticing.pop(verdict.by, 0) + 1
-                if noticing[verdict.by] % 20 != 1 or passed(items[verdict.by], session, failures):
-                    break
-                del items[verdict.by]
-                verdict = judge(job, in_turn(job, items, noticing), session, failures)
-            note(verdicts, job, verdict)
+        before = earlier.get(job["id"])
+        if before and before["verdict"] != DOUBTFUL:
+            continue
+        note(verdicts, job, Verdict("timeout"))
+        if before:
+            if passed(items[before["by"]], session, failures):
+                note(verdicts, job, Verdict("killed", before["by"], before["tried"]))
+                continue
+            del items[before["by"]]
+        verdict = judge(job, in_turn(job, items, noticing), session, failures)
+        if verdict.verdict == "killed":
+            if not passed(items[verdict.by], session, failures):
+                note(verdicts, job, verdict._replace(verdict=DOUBTFUL))
+                return True
+            noticing = [*(name for name in noticing if name != verdict.by), verdict.by]
+        note(verdicts, job, verdict)
     return True
 
 
 def in_turn(
-    job: Mapping[str, Any], items: Mapping[str, pytest.Item], noticing: Mapping[str, int]
+    job: Mapping[str, Any], items: Mapping[str, pytest.Item], noticing: Sequence[str]
 ) -> list[pytest.Item]:
     """Return the tests of a job: first those that noticed an earlier fault, the last one first."""
     tests = {test.nodeid: test for test in chosen(job["tests"], items)}
-    likely = [name for name in reversed(list(noticing)) if name in tests]
+    likely = [name for name in reversed(noticing) if name in tests]
     return [tests[name] for name in dict.fromkeys([*likely, *tests])]
+
+
+def read(verdicts: Path) -> dict[int | str, dict[str, Any]]:
+    """Return the last verdict of each mutant of a file, by the mutant's id."""
+    lines = verdicts.read_text().splitlines() if verdicts.exists() else ()
+    return {verdict["id"]: verdict for verdict in map(json.loads, lines)}
 
 
 def note(verdicts: Path, job: Mapping[str, Any], verdict: Verdict) -> None:

@@ -126,6 +126,24 @@ def test_of_three_mutants_one_is_killed_one_survives_and_one_never_ends(tmp_path
 
 
 @pytest.mark.slow
+def test_what_a_mutant_leaves_behind_does_not_make_a_test_notice_the_next_one(
+    tmp_path: Path,
+) -> None:
+    source = (ROOT / FILE).read_text()
+    was = "    first: dict[str, datetime] = {}"
+    becomes = [f'    globals()["max"] = min\n{was}', was.replace("{}", "dict()")]
+    jobs = [
+        {"id": at, "tests": [TEST], "limit": 5, "file": FILE, "function": FUNCTION}
+        | {"code": source.replace(was, other)}
+        for at, other in enumerate(becomes)
+    ]
+
+    verdicts = run_in_processes(jobs, tmp_path)
+
+    assert ["killed", "survived"] == [verdicts[at]["verdict"] for at in range(2)]
+
+
+@pytest.mark.slow
 def test_what_mutmut_makes_of_a_file_is_small_faults_of_its_functions() -> None:
     mutations = pytest.importorskip("tests.mutants.mutations").Mutations(FILE)
 
