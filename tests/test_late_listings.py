@@ -1,5 +1,5 @@
 """A night on a store whose listings are behind comes to what a quiet one comes to: nothing is sent
-twice, and no answer is lost.
+twice, and no answer is lost. What was removed and is listed still is named, and hides nothing else.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from typing import Any
 import pytest
 
 from flows.errors import TryAgainError
+from flows.runs.keys import results
 from flows.runs.outbox import move
-from flows.runs.store import Entry
+from flows.runs.store import Entry, ObjectMissingError
 from tests.builders import quick
+from tests.memory import MemorySource, MemoryStore
 from tests.memory_bench import MemoryBench, memory_bench
 from tests.night import NOON
 from tests.storms import LateStore
@@ -87,3 +89,51 @@ def test_a_night_whose_listings_are_behind_comes_to_what_a_quiet_one_comes_to(be
     later.ingest()
 
     assert came_to(quiet) == came_to(later)
+
+
+class RemovedStore(MemoryStore):
+    """Lists an object that was removed."""
+
+    removed: str
+
+    def open(self, key: str, pin: Entry | None = None) -> MemorySource:
+        if key == self.removed:
+            raise ObjectMissingError(key=key)
+        return super().open(key, pin)
+
+    @classmethod
+    def of(cls, bench: MemoryBench, removed: str) -> MemoryBench:
+        """Return the bench with the same objects, of which one was removed."""
+        store = cls()
+        store.objects = bench.store.objects
+        store.removed = removed
+        return replace(bench, store=store)
+
+
+def test_an_extract_that_was_removed_and_is_listed_still_is_named_and_begins_nothing() -> None:
+    bench = memory_bench()
+    bench.drop(3)
+
+    with pytest.raises(ObjectMissingError) as gone:
+        RemovedStore.of(bench, "bank/extracts/bank-20261120.csv").submit("bank-20261120.csv")
+
+    assert "Where it was listed, it was removed since" in str(gone.value)
+    assert [] == list(bench.store.keys("bank/runs/"))
+
+
+def test_a_result_that_was_removed_and_is_listed_still_holds_up_no_other_and_no_later_one() -> None:
+    bench = memory_bench(portal={"rows_per_chunk": 10})
+    run = bench.submit(bench.drop(30)).manifest.run
+    bench.answer(fail_share=0, seed=1)
+    first = min(entry.key for entry in bench.store.keys(results("bank")))
+    content = bench.content(first)
+
+    RemovedStore.of(bench, first).ingest()
+    awaited = (bench.stored(run).summary or {})["rows"]["awaiting"]
+    bench.ingest()
+    breaks = (bench.stored(run).summary or {})["breaks"]
+    bench.store.replace(first, [content])
+    bench.ingest()
+
+    assert (10, []) == (awaited, breaks)
+    assert 30 == (bench.stored(run).summary or {})["rows"]["linked"]

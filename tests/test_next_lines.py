@@ -181,7 +181,7 @@ def test_a_night_goes_through_when_every_next_line_is_pasted_into_a_shell(tmp_pa
     (tmp_path / "bin" / "cardlink").write_text(f'#!/bin/sh\nexec {started} "$@"\n')
     (tmp_path / "bin" / "cardlink").chmod(0o755)
     path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
-    pasted = list[str]()
+    pasted, printed = list[str](), list[str]()
 
     def paste(line: str) -> str:
         pasted.append(line)
@@ -190,6 +190,7 @@ def test_a_night_goes_through_when_every_next_line_is_pasted_into_a_shell(tmp_pa
             capture_output=True, text=True,
         )  # fmt: skip
         assert done.returncode in (0, 3), f"{line}\n{done.stdout}{done.stderr}"
+        printed.append(done.stdout)
         return next(
             (said[6:] for said in done.stderr.splitlines() if said.startswith("next: ")), ""
         )
@@ -197,6 +198,7 @@ def test_a_night_goes_through_when_every_next_line_is_pasted_into_a_shell(tmp_pa
     def walk(line: str, last: str) -> str:
         while last not in line:
             line = paste(line)
+            assert line, f"no next line: {pasted}"
         return line
 
     begin = f"cardlink --config {shlex.quote(str(issuers))} "
@@ -208,14 +210,13 @@ def test_a_night_goes_through_when_every_next_line_is_pasted_into_a_shell(tmp_pa
     )
     status = paste(ingest)
     paste(status)
-    resubmit = walk(f"{begin}worklist", "resubmit")
-    again = walk(f"{resubmit} --dry-run", "outbox")
+    firsts = re.findall("first: (.* resubmit .*)", printed[-1])
+    again = walk(firsts[0], "upload")
     paste(f"{begin}reconcile")
 
-    assert all(line.startswith(begin) for line in (ingest, status, resubmit, again))
-    assert ["fetch", "uploaded"] == [
-        word for word in ("fetch", "uploaded") if f"outbox {word}" in " ".join(pasted)
-    ]
+    assert all(line.startswith(begin) for line in (ingest, status, *firsts, again))
+    copied = f"{begin}upload bank --to FOLDER"
+    assert [copied, f"{copied} --done"] == [line for line in pasted if " upload " in line]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

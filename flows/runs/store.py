@@ -139,7 +139,10 @@ class ObjectMissingError(OperatorError):
     """There is no object at the key."""
 
     message = "There is no {key}."
-    next_step = "Check the name, and the store and prefix in the configuration."
+    next_step = (
+        "Where it was listed, it was removed since: run {same_command} again. Otherwise check the "
+        "name, and the store and prefix in the configuration."
+    )
 
 
 class KeyRefusedError(OperatorError):

@@ -39,7 +39,9 @@ HARMS: tuple[Harm, ...] = (
     "raced",
     "raced, claims run out",
     "listed late",
+    "deleted late",
 )
+BEHIND = ("listed late", "deleted late")
 BY_SIGNAL: tuple[Harm, ...] = ("SIGKILL before", "SIGKILL after")
 LATER = timedelta(hours=1)  # the claims of the dead have run out
 NEW_WORK = ("runs to finish", "runs left behind")  # lines about runs that a harm may add
@@ -100,7 +102,8 @@ class Stage:
             after = before.seen(scene)
             scene.paste(str(result.next_step or ""))
             then = before.seen(scene)
-            self.quiet[name] = before._replace(writes=writes.keys, after=after, then=then)
+            quiet = before._replace(writes=writes.keys, after=after, then=then)
+            self.quiet[name] = quiet._replace(deletes=bool(writes.deleted))
             scene.remove()
         return self.quiet[name]
 
@@ -117,6 +120,12 @@ class Quiet(NamedTuple):
     writes: list[str]
     after: Facts
     then: Facts
+    deletes: bool = False
+
+    @property
+    def harms(self) -> list[Harm]:
+        """What can be done to it."""
+        return [harm for harm in HARMS if self.deletes or harm != "deleted late"]
 
     def seen(self, scene: Scene) -> Facts:
         """Return what a scene comes to, without findings that were there before."""
@@ -167,10 +176,16 @@ class Scene:
         except (CardlinkError, KilledError, KeyboardInterrupt) as end:
             return end
 
-    def facts(self) -> Facts:
+    def facts(self, writes: Writes | None = None) -> Facts:
         """Return what the store comes to, as somebody sees it later."""
-        with self.wired(Writes(), LATER):
+        with self.wired(writes or Writes(), LATER):
             return facts_of_store(self.folder)
+
+    def misread(self, writes: Writes) -> list[str]:
+        """Name what is read otherwise while what was deleted is listed still."""
+        behind = self.facts(writes)
+        behind.pop("objects")
+        return [f"while it is listed: {loss}" for loss in differences(behind, self.facts())]
 
     def paste(self, line: str) -> str:
         """Do what was printed as a line; return the error that refused it, "" for none."""
@@ -258,7 +273,7 @@ def harm_every_command(
         chance.shuffle(order)
         for name in order[: harms - tally.nights]:
             quiet = stage.undisturbed(name)
-            harm = chance.choice(HARMS)
+            harm = chance.choice(quiet.harms)
             nth = chance.randint(1, max(1, len(quiet.writes)))
             _harm(stage, name, harm, nth, tally)
     return tally
@@ -275,16 +290,17 @@ def _harm(stage: Stage, name: str, harm: Harm, nth: int, tally: Tally) -> None:
         ended = scene.race(writes, LATER if "run out" in harm else timedelta())
     else:
         ended = scene.live(writes)
-        if harm == "listed late":  # somebody comes while it is not listed yet, and the next night
+        if harm in BEHIND:  # somebody comes while listings are behind, and the next night
             scene.live(writes)
             if "reports to finish" in {kind for kind, *_ in scene.facts()["work"]}:
                 scene.paste("cardlink ingest bank")
+    misread = scene.misread(writes) if writes.deleted and harm == "deleted late" else []
     tally.nights += 1
     tally.done[f"{name} {harm.partition(',')[0].partition(' ')[0]}"] += 1
     tally.ended[type(ended).__name__] += 1
     where = f"{name} {harm} at write {nth} of {len(quiet.writes)}"
     twice = harm.startswith("raced") or scene.case.act.adds_records
-    tally.check(where, lambda: _losses(scene, quiet, twice=twice))
+    tally.check(where, lambda: [*misread, *_losses(scene, quiet, twice=twice)])
     scene.remove()
 
 

@@ -1,5 +1,6 @@
 """A store whose n-th write is harmed: the process dies there, is stopped there, another process
-does the same first, or what is written from there on is not listed yet.
+does the same first, what is written from there on is not listed yet, or what is deleted from there
+on is listed still.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from datetime import datetime
 from typing import Literal
 
 from flows.runs.store import Entry, Source, StoreBusyError
+from tests.memory import one_level
 from tests.stores import CleanableStore
 
 Harm = Literal[
@@ -22,6 +24,7 @@ Harm = Literal[
     "raced",
     "raced, claims run out",
     "listed late",
+    "deleted late",
     "SIGKILL before",
     "SIGKILL after",
 ]
@@ -43,6 +46,8 @@ class Writes:
     keys: list[str] = field(default_factory=list)
     is_listed_late: bool = False
     unlisted: set[str] = field(default_factory=set)
+    is_deleted_late: bool = False
+    deleted: list[Entry] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def alive(self) -> None:
@@ -78,6 +83,8 @@ class Writes:
                 rival.join()
             case "listed late":
                 self.is_listed_late = True
+            case "deleted late":
+                self.is_deleted_late = True
         return act()
 
     def _die(self) -> None:
@@ -113,15 +120,23 @@ class HarmedStore:
 
     def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
         self._writes.alive()
-        entries = self._store.keys(prefix, shallow=shallow)
-        return (entry for entry in entries if entry.key not in self._writes.unlisted)
+        if not self._writes.is_deleted_late:
+            entries = self._store.keys(prefix, shallow=shallow)
+            return (entry for entry in entries if entry.key not in self._writes.unlisted)
+        listed = {entry.key: entry for entry in self._writes.deleted}
+        listed |= {entry.key: entry for entry in self._store.keys(prefix)}
+        entries = (listed[key] for key in sorted(listed) if key.startswith(prefix))
+        return one_level(entries, prefix) if shallow else entries
 
     def delete(self, key: str) -> None:
+        entries = [entry for entry in self._store.keys(key) if entry.key == key]
+
         def act() -> bool:
             self._store.delete(key)
             return True
 
         self._writes.write(key, act)
+        self._writes.deleted += entries
 
     def discard(self, leftover: Entry) -> None:
         self._writes.alive()
