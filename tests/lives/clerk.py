@@ -210,6 +210,8 @@ class Operator:
                 self._do(words, banks)
             case ["results", "awaited"] | ["links", "to", "confirm"]:
                 return False  # the receiving side confirms in its own time
+            case ["break", "DAMAGED_FILE"]:
+                return False  # it comes whole, as the partner is asked about its rows
             case ["break", *_]:
                 return self._decide(line, bank)
             case _ if words[:1] == ["corrections"]:
@@ -265,7 +267,7 @@ class Operator:
             for bank in banks.values():
                 own = (question for question in answered if question["issuer"] == bank.name)
                 self._note_answers(own, bank)
-            write_rows(self._questions_file, answered)
+            write_rows(Path(filled(self.answering)[1]), answered)
             self._send(self.answering, [*banks.values()])
             self._drop({"id": {question["id"] for question in answered}})
 
@@ -290,15 +292,12 @@ class Operator:
             if not any(question[column] in values for column, values in settled.items())
         ]
 
-    @property
-    def _questions_file(self) -> Path:
-        return self.folder / "questions.csv"
-
     def _ask(self, banks: Sequence[Bank]) -> None:
         """Write all questions about issuers, and send them to the partner."""
-        file = self._questions_file
+        names = _together(banks)
+        file = self.folder / f"questions-{names}.csv"  # after a restore its issuers are looked for
         file.unlink(missing_ok=True)
-        inquiry = self.give("questions", _together(banks), "--to", str(file))
+        inquiry = self.give("questions", names, "--to", str(file))
         self.answering = inquiry["next"] or ""
         content = file.read_text("utf-8-sig") if inquiry["questions"] else ""
         self.questions = list(csv.DictReader(content.splitlines()))
