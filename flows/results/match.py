@@ -180,27 +180,26 @@ def _choose(
         .join(turn, on="result_row")
         .filter(pl.col("choice") == pl.col("turn"))
     )
-    chosen = chosen.join(_astray(chosen, best, among), on="result_row", how="anti")
+    answers = pl.concat([part.select("result_row", "file", "place") for part in (clear, chosen)])
+    chosen = chosen.join(_astray(answers, best, among), on="result_row", how="anti")
     surplus = best.join(chosen, on="result_row", how="anti").with_columns(
         pl.lit(None, pl.UInt32).alias("spot")
     )
     return pl.concat([part.select(*PLACED) for part in (clear, chosen, surplus)])
 
 
-def _astray(chosen: pl.DataFrame, best: pl.DataFrame, among: SentRows) -> pl.DataFrame:
-    """Return the claims that would be a lone answer within another chunk than their best one.
+def _astray(answers: pl.DataFrame, best: pl.DataFrame, among: SentRows) -> pl.DataFrame:
+    """Return the answers that would be alone, or few, within another chunk than their best one.
 
     A merged file has half of each of its chunks at least; a card that is named once too often
     answers its own chunk too often, and not an earlier or later sending of the same card.
     """
     homes = best.select("result_row", home="place")
-    beside = chosen.join(homes, on="result_row").with_columns(
-        is_elsewhere=pl.col("place") != pl.col("home")
-    )
-    counts = beside.group_by("file", "place").agg(rows=pl.len())
-    sized = beside.filter("is_elsewhere").join(counts, on=["file", "place"])
+    elsewhere = answers.join(homes, on="result_row").filter(pl.col("place") != pl.col("home"))
+    counts = answers.group_by("file", "place").agg(rows=pl.len())
     sizes = among.places.select("place", "sent")
-    return sized.join(sizes, on="place").filter(2 * pl.col("rows") < pl.col("sent"))
+    sized = elsewhere.join(counts, on=["file", "place"]).join(sizes, on="place")
+    return sized.filter(2 * pl.col("rows") < pl.col("sent"))
 
 
 def _distrust(others: pl.DataFrame, sure: pl.DataFrame) -> pl.DataFrame:

@@ -255,8 +255,7 @@ def _rows(
     sent: SentRows, best: pl.DataFrame, answers: pl.DataFrame, conflicts: pl.DataFrame
 ) -> pl.DataFrame:
     """Return every sent row with its best answer, or the trouble of a row without one."""
-    is_broken = pl.col("spot").is_not_null() & (pl.col("state") == BROKEN)
-    broken = answers.filter(is_broken).select("spot", "trouble")
+    broken = answers.select("spot", "trouble").drop_nulls()
     disputed = conflicts.select("spot", pl.lit(breaks.CONFLICTING_RESULT).alias("trouble"))
     troubles = (
         pl.concat([broken, disputed])

@@ -128,6 +128,17 @@ def test_a_row_refused_before_its_card_was_readable_is_settled_by_any_card_of_it
     assert ["b"] == cards_left["cuid"].to_list()
 
 
+def test_the_reason_of_most_cardholders_comes_first_and_of_equal_ones_the_first_by_name() -> None:
+    reasons = {"a": "x.c", "b": "x.b", "c": "x.b", "d": "x.a"}
+    cards = without_link(*(attempt(cuid, "1111", "error", code) for cuid, code in reasons.items()))
+
+    listed = across([run()], cards, TERMS)["unlinked"]["reasons"]
+
+    assert [("x.b", 2), ("x.a", 1), ("x.c", 1)] == [
+        (line["code"], line["cardholders"]) for line in listed
+    ]
+
+
 def test_attempts_are_counted_and_the_last_one_says_why() -> None:
     cards_left = without_link(
         attempt("=a", "1111", "rejected", "card.pan.luhn"),

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from flows.reports import lists
 from flows.reports.rebuild import rebuild
+from flows.results.breaks import BROKEN_ROW, NO_BROKEN
+from flows.runs.chunks import OutboxChunk, State
+from schemas.breaks import CONFLICTING_RESULT, RESULT_SHORT
+from schemas.manifest import ManifestChunk
 from schemas.portal import PAN
 from schemas.tables import Awaiting, Refusals
 from tests.again import PANS, of_rows
@@ -62,3 +68,40 @@ def test_rows_held_back_are_listed_but_for_a_portfolio_where_they_are_most(tmp_p
 
     assert not of_portfolio
     assert [1, 2] == sorted(listed(bench, run.id, "suppressed")["row"])
+
+
+def broken(*rows: dict[str, object]) -> pl.DataFrame:
+    return pl.DataFrame(rows, BROKEN_ROW)
+
+
+def test_open_breaks_are_listed_by_kind_chunk_and_row() -> None:
+    rows = [(RESULT_SHORT, 1, 2), (CONFLICTING_RESULT, 2, 9), (RESULT_SHORT, 1, 1)]
+    rows = [*rows, (CONFLICTING_RESULT, 1, 8)]
+
+    listed = lists.breaks(
+        broken(*({"kind": kind, "chunk": chunk, "row": row} for kind, chunk, row in rows)), []
+    )
+
+    assert sorted(rows) == listed.select("break", "chunk", "row").rows()
+
+
+def test_the_partner_is_asked_about_a_chunk_without_a_result_once_it_is_overdue_after_its_upload() -> (
+    None
+):
+    now = datetime(2026, 11, 22, 12, tzinfo=UTC)
+    chunks: list[tuple[State, int]] = [("uploaded", 48), ("uploaded", 49), ("waiting", 99)]
+    items = [
+        OutboxChunk(
+            "run",
+            ManifestChunk(number=number, name=f"c{number}", rows=1, bytes=1, sha256=""),
+            state,
+            now - timedelta(hours=hours),
+            now - timedelta(hours=hours),
+        )
+        for number, (state, hours) in enumerate(chunks, start=1)
+    ]
+    awaited = pl.DataFrame({"chunk": [1, 2, 3], "cuid": ["a", "b", "c"], "last_4": ["1", "2", "3"]})
+
+    asked = lists.questions(NO_BROKEN, awaited, items, now, timedelta(hours=48))
+
+    assert [("c2", "b", "2")] == asked.select("chunk", "cuid", "last_4").rows()

@@ -225,10 +225,12 @@ def test_looking_changes_no_report_of_a_run(tmp_path: Path) -> None:
 def test_an_issuer_without_runs_has_nothing_outstanding(tmp_path: Path) -> None:
     bench = local_bench(tmp_path)
 
-    facts = reconcile_runs(bench.context)
+    facts = reconcile_runs(bench.context._replace(forms_url="https://forms.example.com/"))
 
+    page = bench.content(reconciliation("bank") + "report.html")
     assert ("nothing outstanding", []) == (facts["verdict"], facts["runs"])
-    assert b"Outstanding chunks" in bench.content(reconciliation("bank") + "report.html")
+    assert b"Outstanding chunks" in page
+    assert b'href="https://forms.example.com/' in page
 
 
 @pytest.mark.slow

@@ -120,6 +120,12 @@ def test_an_error_that_names_a_cuid_never_sent_is_not_placed_by_its_position() -
     assert (1, None, None, BROKEN, breaks.UNKNOWN_CUID) == placed(rows)[1]
 
 
+def test_the_digits_of_a_row_that_was_never_sent_are_kept_for_whoever_asks_about_it() -> None:
+    told = attribute(result([link(1), link(99)]), sent_rows())
+
+    assert [("c-1", "0001"), ("c-99", "0099")] == told.outcomes.select("cuid", "last_4").rows()
+
+
 def test_what_is_stored_of_a_row_to_tell_it_in_another_copy_is_the_same_in_every_version() -> None:
     told = attribute(result([link(1), refusal(2), ("c-3", "0003", "", "", "")]), sent_rows())
 
@@ -326,6 +332,18 @@ def test_a_merged_file_of_two_sendings_of_the_same_cards_answers_both() -> None:
 
     assert 3 == told.outcomes.filter(run=RUN).height
     assert 5 == told.outcomes.filter(run=again).height
+
+
+def test_a_merged_file_of_two_sendings_that_have_one_card_in_common_answers_both() -> None:
+    again = "first-bank-20261121-aaaaaaaa"
+    rows = [*map(link, range(1, 6)), *(link(at, host="other.example") for at in range(5, 10))]
+    sent = pl.concat([sent_rows(1), sent_rows(1, 5, again, first=5)])
+
+    told = attribute(result(rows), sent)
+
+    assert [*[(RUN, at) for at in range(1, 6)], *[(again, at) for at in range(1, 6)]] == sorted(
+        told.outcomes.select("run", "row").rows()
+    )
 
 
 @pytest.mark.parametrize(("more", "answers"), [(1, 0), (2, 2), (3, 3)])

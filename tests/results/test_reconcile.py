@@ -195,8 +195,8 @@ def test_of_two_errors_of_a_row_that_of_the_later_file_counts(first: str, last: 
 @pytest.mark.parametrize(
     ("ends", "counts"),
     [
-        (date(2027, 1, 19), "https://links.example/1"),
-        (date(2027, 1, 20), "https://links.example/1"),
+        (date(2027, 1, 19), "https://links.example/4"),
+        (date(2027, 1, 20), "https://links.example/4"),
         (date(2027, 1, 21), "https://links.example/single"),
         (None, "https://links.example/single"),
     ],
@@ -205,14 +205,14 @@ def test_a_single_link_counts_where_it_lasts_longer_than_that_of_the_file(
     ends: date | None, counts: str
 ) -> None:
     single = pl.DataFrame(
-        [(1, "c-1", "0001", "https://links.example/single", ends, None)],
+        [(4, "c-4", "0004", "https://links.example/single", ends, None)],
         {**LINK, "arrived": ARRIVED},
         orient="row",
     )
 
     told = with_single_links(reconciled(result(WHOLE)), single)
 
-    assert counts == told.rows.filter(row=1)["url"].item()
+    assert counts == told.rows.filter(row=4)["url"].item()
 
 
 def test_a_link_that_expired_after_it_came_stays_a_link_when_the_report_is_rebuilt() -> None:
