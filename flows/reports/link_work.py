@@ -27,8 +27,7 @@ def link_work(issuer: str, ending: pl.DataFrame, now: datetime) -> Iterator[Work
     that was refused, or has left, is work only while its link counts.
     """
     is_ended = pl.col("standing") == EXPIRED.name
-    is_usable = pl.col("standing").cast(pl.String).is_in([state.name for state in USABLE])
-    counts = ending.filter(is_ended | is_usable)
+    counts = ending.filter(is_work())
     due = counts.filter(pl.col("why").is_null())
     if due.height:
         yield _work(issuer, kinds.TO_RENEW, due, now)
@@ -40,6 +39,12 @@ def link_work(issuer: str, ending: pl.DataFrame, now: datetime) -> Iterator[Work
         rows = counts.filter(is_ended if why == ABSENT else pl.lit(value=True), why=why)
         if rows.height:
             yield _work(issuer, kind, rows, now)
+
+
+def is_work() -> pl.Expr:
+    """Return whether a link (ENDING) that ends or has ended can be somebody's work."""
+    states = [EXPIRED.name, *(state.name for state in USABLE)]
+    return pl.col("standing").cast(pl.String).is_in(states)
 
 
 def changed_work(

@@ -151,11 +151,14 @@ class Line(NamedTuple):
         late = Line(tuple(work for work in self.works if work.is_late))
         is_all_late = late == self
         match choice.late:
-            case "some":
+            case "":
+                return self
+            case "all":
+                return late if is_all_late else Line(())
+            case "any":
+                return late
+            case "mixed":
                 return Line(()) if is_all_late else late
-            case True:
-                return self if is_all_late else Line(())
-        return self
 
     def _is_within(self, choice: Choice) -> bool:
         """Return whether one command can take all of it."""

@@ -37,8 +37,8 @@ class Choice(NamedTuple):
     command: Step
     # what its command can take at once
     widest: Literal["chunk", "run", "issuer", "issuers"] = "issuers"
-    # only once its work is late; "some": where some of it is late, and some is not
-    late: bool | Literal["some"] = False
+    # only about what is late: where all of its work is, any of it, or some beside some that is not
+    late: Literal["", "all", "any", "mixed"] = ""
 
     @property
     def facts(self) -> dict[str, str]:
@@ -110,14 +110,14 @@ _GIVE_OLD_UP = Choice(
     "give up the old",
     "Those whose run is more than two weeks old need no link.",
     _GIVE_UP.command.adding(before=Slot("before")),
-    late="some",
+    late="mixed",
 )
 _GIVE_CHUNK_UP = Choice(
     "give up",
     "The cardholders who still wait in these chunks need no link; nobody waits for the answer.",
     Step("mend give-up", Slot("run"), chunk=Slot("chunks"), reason=WHY),
     widest="run",
-    late=True,
+    late="all",
 )
 # of cards whose fields were typed in, which no code means
 _GIVE_ONE_UP = Choice(
@@ -214,7 +214,7 @@ OVERDUE = _kind(
                 "It was never uploaded, as the partner says: it waits for the upload again.",
                 Step("outbox release", Slot("run"), Slot("chunk"), reason=WHY),
                 widest="chunk",
-                late=True,
+                late="all",
             ),
             Choice(
                 LOST,
@@ -228,7 +228,7 @@ OVERDUE = _kind(
                     reason=WHY,
                 ),
                 widest="chunk",
-                late=True,
+                late="all",
             ),
             _GIVE_CHUNK_UP,
         ),
@@ -466,7 +466,7 @@ _ENDED = "Those of them whose link has ended need none."
 
 def _give_up_ended(code: str) -> Choice:
     step = Step("mend give-up", Slot("issuer"), code=code, reason=WHY)
-    return Choice("give up", _ENDED, step, late=True)
+    return Choice("give up", _ENDED, step, late="any")
 
 
 TO_RENEW = _kind(
@@ -489,7 +489,7 @@ LINKS_UNFIT = _kind(
         "links that end, rows refused",
         ISSUER,
         "Their links end or have ended, and we refused their newest rows",
-        Step("corrections", Slot("run"), to=FILE),
+        Step("corrections", Slot("issuer"), to=FILE),
         (
             "Let the issuer fill in the template, or correct the rows in a later extract: a card "
             "in a row that can be sent is renewed."
@@ -497,7 +497,7 @@ LINKS_UNFIT = _kind(
         (_give_up_ended(UNFIT),),
         noun="",
         rows="link",
-        of_one_run=True,
+        several=True,
     )
 )
 LINKS_GONE = _kind(
@@ -831,7 +831,7 @@ def _break(name: str, kind: breaks.BreakKind) -> Kind:
         first = _QUESTIONS if kind.question else _REPORT
     choices = [_closing(name, decision) for decision in kind.decisions]
     if LOST in kind.decisions:
-        choices.append(_GIVE_CHUNK_UP._replace(late=False))
+        choices.append(_GIVE_CHUNK_UP._replace(late=""))
     if kind.question and first is not _QUESTIONS:
         choices.insert(0, _ASK)
     return Kind(

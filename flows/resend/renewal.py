@@ -7,6 +7,7 @@ the card's newest attempt, with the corrections that this took from templates.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import date, timedelta
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ import polars as pl
 
 from flows.book.book import Book, read_book
 from flows.errors import BalanceError, CardlinkError, ExtractError, GateError
+from flows.reports.link_work import WITHIN, is_work
 from flows.reports.unlinked import ENDING, NONE_ENDING
 from flows.resend.corrections import by_row, cells_of
 from flows.resend.ending_links import RECORD, ending_links, in_extract, judged
@@ -119,6 +121,21 @@ def ending(
     today = local_day(context.adapters.now(), context.issuer.time_zone)
     until = today + timedelta(days=within_days)
     return judged_ending(context, book, ending_links(book, cards, today, until), until)
+
+
+def refused_rows(context: IssuerContext, book: Book, cards: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows (run, row) that we refused of cards whose links end within a week or ended.
+
+    `cards`: all of the book's, as they stand today. They are those of the worklist's line.
+    """
+    today = local_day(context.adapters.now(), context.issuer.time_zone)
+    links = ending_links(book, cards, today, today + timedelta(days=WITHIN))
+    counts = links.filter(is_work())
+    if counts.is_empty():
+        return counts.select("run", "row")
+    with suppress(NotFoundError):  # of a portfolio without an extract no row is known
+        counts = _judged_links(context, book, counts, today)
+    return counts.filter(why=UNFIT).select("run", "row")
 
 
 def judged_ending(

@@ -9,6 +9,7 @@ from flows.book.book import read_book
 from flows.reports.bank_words import BankWords, words_of
 from flows.reports.lists import by_reason, with_actions
 from flows.reports.unlinked import without_link
+from flows.resend.renewal import refused_rows
 from flows.resend.selected_runs import newest_first
 from flows.results.lineage import settled_since
 from flows.results.row_states import run_rows
@@ -59,7 +60,8 @@ def template_of_all_runs(context: IssuerContext) -> Iterator[pl.DataFrame]:
     """Yield the template of the cards that wait for a correction by the issuer.
 
     A frame for each run that decided last about such cards, the newest first: of each card the row
-    of its last attempt, also of one that has a link and of which we refused a newer row.
+    of its last attempt, also of one that has a link and of which we refused a newer row, or the row
+    by which a link that ends would be renewed.
     """
     today = local_day(context.adapters.now(), context.issuer.time_zone)
     store = context.adapters.store
@@ -68,7 +70,8 @@ def template_of_all_runs(context: IssuerContext) -> Iterator[pl.DataFrame]:
     lacking = with_actions(without_link(cards)).filter(
         (pl.col("action") == FIX) & pl.col("stage").is_in(["submit", "partner"])
     )
-    rows = pl.concat([frame.select("run", "row") for frame in (lacking, book.not_updated(cards))])
+    newer = (book.not_updated(cards), refused_rows(context, book, cards))
+    rows = pl.concat([frame.select("run", "row") for frame in (lacking, *newer)]).unique()
     rows_of = {run: frame["row"] for (run,), frame in rows.group_by("run") if run}
     for run in newest_first(rows_of):
         is_waiting = pl.col("row").is_in(rows_of[run].implode())

@@ -242,13 +242,8 @@ class Operator:
         for bank, report in zip(banks, fetched.get("issuers", [fetched]), strict=True):
             for chunk in report.get("chunks", ()):
                 bank.portal.upload(chunk["name"], (folder / chunk["name"]).read_bytes())
-        self._go_on(fetched)
-
-    def _go_on(self, report: WorkLine) -> bool:
-        """Give the command that a report names as the next, if it names one."""
-        if report.get("next"):
-            self.give(*filled(report["next"]))
-        return bool(report.get("next"))
+        if fetched.get("next"):
+            self.give(*filled(fetched["next"]))
 
     def _inquire(self, inquiries: Iterable[WorkLine], banks: Mapping[str, Bank]) -> None:
         """Ask the partner, where there is something new to ask, and decide as it answers today.

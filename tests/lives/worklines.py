@@ -50,6 +50,7 @@ JOINT = {
     "links not replaced": {"links not replaced"},
     "newer rows refused": {"newer rows refused"},
     "links to renew": {"links to renew"},
+    "links that end, rows refused": {"links that end, rows refused"},
 }
 GIVEN_UP_AFTER = timedelta(days=14)  # where the issuer and the partner cannot help
 HOPELESS = (

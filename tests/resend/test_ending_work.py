@@ -18,7 +18,7 @@ from flows.resend.renewal import renew
 from flows.resend.resubmission import Request, plan_resubmit
 from flows.resend.resubmission_run import resubmit
 from flows.resend.selection import RowSelection
-from flows.resend.template import correction_template
+from flows.resend.template import correction_template, template_of_all_runs
 from flows.runs.keys import extracts
 from schemas.portal import CITY, MONTH, YEAR
 from tests.again import correct
@@ -140,7 +140,8 @@ def test_a_living_link_whose_newest_row_we_refused_is_the_issuers_work_and_not_r
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("days", "rows_sent", "left"), [(54, {"b"}, set()), (30, set(), {"linked"})]
+    ("days", "rows_sent", "left"),
+    [(70, {"b"}, set()), (54, {"b"}, set()), (30, set(), {"linked"})],
 )
 def test_a_refused_row_that_is_corrected_renews_its_link_once_that_ends_soon(
     tmp_path: Path, days: int, rows_sent: set[str], left: set[str]
@@ -151,11 +152,13 @@ def test_a_refused_row_that_is_corrected_renews_its_link_once_that_ends_soon(
     place.day += timedelta(days)
     run = place.night().manifest.run
     template = pl.concat(correction_template(bench.context, run))
+    of_all_runs = pl.concat(template_of_all_runs(bench.context))
     filled = template.with_columns(correction=pl.lit("Boston")).write_csv().encode()
     request = Request(run, RowSelection(), "as the issuer says", corrections=correct(bench, filled))
 
     plan = plan_resubmit(bench.context, request)
 
+    assert ["b"] == of_all_runs["cuid"].to_list()
     assert (len(rows_sent), left) == (plan.outgoing.height, {*plan.left})
     if rows_sent:
         done = resubmit(bench.context, request)
