@@ -149,16 +149,9 @@ class Line(NamedTuple):
     def _part(self, choice: Choice) -> "Line":
         """Return what of it a choice is about; nothing where it cannot be made yet."""
         late = Line(tuple(work for work in self.works if work.is_late))
-        is_all_late = late == self
-        match choice.late:
-            case "":
-                return self
-            case "all":
-                return late if is_all_late else Line(())
-            case "any":
-                return late
-            case "mixed":
-                return Line(()) if is_all_late else late
+        is_possible = {"": True, "all": late == self, "any": True, "mixed": late != self}
+        part = late if choice.late else self
+        return part if is_possible[choice.late] else Line(())
 
     def _is_within(self, choice: Choice) -> bool:
         """Return whether one command can take all of it."""
