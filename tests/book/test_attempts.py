@@ -10,7 +10,15 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from flows.book.attempts import ATTEMPT, _sent_with_twins
+from flows.book.attempts import (
+    _RECORD,
+    _RESULT,
+    ATTEMPT,
+    _as_attempts,
+    _sent_with_twins,
+    _with_results,
+    _with_single_times,
+)
 from flows.book.book import read_book
 from flows.operations.remediation import abandon
 from flows.results.row_states import run_rows
@@ -21,8 +29,9 @@ from flows.runs.outbox import move
 from flows.runs.store import StoreBusyError
 from flows.runs.stored_run import StoredRun
 from flows.submissions.prior_state import survey_cards
+from schemas.ledger import dtypes
 from schemas.portal import CITY, COUNTRY, CUID, PAN, POSTAL_CODE
-from schemas.reasons import COUNTRY_NOT_SERVED
+from schemas.reasons import CHANGED, COUNTRY_NOT_SERVED
 from schemas.records import SingleAnswered, SingleAsked
 from tests.builders import portal_rows
 from tests.night import DAY, NOON, Bench, local_bench, made_once, portal_csv, submitted
@@ -100,6 +109,7 @@ def test_a_run_that_waits_says_so(tmp_path: Path) -> None:
     bench, *_ = submitted(tmp_path, 20)
 
     assert {"awaiting": 20} == states(bench)
+    assert [(1, 1)] == known(bench).select("turn", "content").unique().rows()
 
 
 def test_rows_of_a_cancelled_chunk_were_never_sent(tmp_path: Path) -> None:
@@ -241,3 +251,56 @@ def test_cards_that_look_the_same_are_numbered_by_row_however_often_one_was_trie
     numbered = _sent_with_twins(pl.DataFrame(tries, ATTEMPT))
 
     assert [(1, 0), (2, 1), (1, 0)] == numbered.select("row", "twin").rows()
+
+
+RECORDS = {  # how a row is recorded: fate, reasons; state, how, reasons, result
+    "that waits": ("submitted", [], None, None, None, None),
+    "with a link": ("submitted", [], "linked", "cuid", None, "a.csv"),
+    "the partner refused": ("submitted", [], "error", "cuid", ["x.y", "x.z"], "a.csv"),
+    "an operator decided": ("submitted", [], "error", "decision", ["lost"], None),
+    "we refused": ("rejected", ["pan|card.pan.luhn", "city|c.missing"], None, None, None, None),
+    "not eligible": ("ineligible", ["country|a.served"], None, None, None, None),
+    "with a single link": ("rejected", ["pan|card.pan.luhn"], "linked", "single", None, None),
+    "that has changed": ("suppressed", [f"|{CHANGED}"], None, None, None, None),
+}
+
+
+@pytest.mark.parametrize(
+    ("record", "says"),
+    [
+        ("that waits", ("awaiting", None, False, "file", None, 1, 1)),
+        ("with a link", ("linked", None, False, "file", NOON, 1, 1)),
+        ("the partner refused", ("error", "x.y", False, "file", NOON, 1, 1)),
+        ("an operator decided", ("error", "lost", True, "file", None, 1, 1)),
+        ("we refused", ("rejected", "card.pan.luhn", False, "file", None, 1, 0)),
+        ("not eligible", ("rejected", "a.served", False, "file", None, 1, 0)),
+        ("with a single link", ("linked", None, False, "single", None, 1, 1)),
+        ("that has changed", ("changed", CHANGED, False, "file", None, 0, 0)),
+    ],
+)
+def test_what_the_record_of_a_row_and_its_result_say_of_an_attempt(
+    record: str, says: tuple[object, ...]
+) -> None:
+    fate, reasons, state, how, refusals, file = RECORDS[record]
+    types = {name: dtypes()[name] for name in _RECORD}
+    records = pl.DataFrame([{"row": 1, "fate": fate, "reasons": reasons}], types)
+    answer = {"row": 1, "state": state, "how": how, "reasons": refusals, "result": file}
+    results = pl.DataFrame([answer] if state else [], _RESULT)
+
+    attempts = _as_attempts(_with_results(records, results), {"a.csv": NOON})
+
+    columns = ["state", "reason", "decided", "channel", "since", "tries", "sendings"]
+    assert [says] == attempts.select(columns).rows()
+
+
+def test_a_single_link_is_there_since_it_came_and_that_of_a_file_since_its_file_was_ingested() -> (
+    None
+):
+    later = NOON + timedelta(hours=1)
+    linked = [{"row": row, "channel": channel} for row, channel in ((1, "single"), (2, "file"))]
+    rows = pl.DataFrame([{**link, "since": NOON} for link in linked], ATTEMPT)
+    singles = pl.DataFrame(
+        {"row": [2, 1], "arrived": [later, later]}, {"row": pl.UInt32, "arrived": ATTEMPT["since"]}
+    )
+
+    assert [later, NOON] == _with_single_times(rows, singles)["since"].to_list()
