@@ -181,7 +181,7 @@ def test_a_result_is_taken_up_again_and_the_next_step_named(
 
     assert done.exit_code == 0
     assert "\nbalanced" in done.stdout
-    assert f"next: cardlink --config {tmp_path} status bank\n" == done.stderr
+    assert f"next: cardlink --config {tmp_path} worklist bank\n" == done.stderr
 
 
 @pytest.mark.parametrize("to", ["nonsense", "bank-20261120-00000000:1", "{run}:x", "{run}:99"])
