@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from flows.book.attempts import ATTEMPT, in_order
 from flows.book.book import Book
 from flows.book.departures import NOBODY as DEPARTED
-from flows.book.fold import compacted, fold, is_changed
+from flows.book.fold import compacted, fold, is_changed, is_not_replaced, is_not_updated
 from flows.book.given_up import NOBODY as UNDECIDED
-from flows.book.kept_links import NONE_KEPT
+from flows.book.kept_links import KEPT, NONE_KEPT
 from flows.book.people import balance, people
 from flows.book.stages import NO_STAGES
 from flows.book.standing import STATES, standing
@@ -184,6 +184,11 @@ def once(state: str, turn: int, ends: int = 9, **facts: bool) -> Tried:
     return Tried("a", "1111", "2912", turn, state, ends, trouble=None, **told)
 
 
+def ended(state: str, turn: int, **facts: bool) -> Tried:
+    """Return an attempt for a card that has ended since."""
+    return once(state, turn, **facts)._replace(expiration=ENDED)
+
+
 @pytest.mark.parametrize(
     ("tried", "places"),
     [
@@ -204,6 +209,9 @@ def once(state: str, turn: int, ends: int = 9, **facts: bool) -> Tried:
         # a cancelled chunk says least
         ([once("linked", 1), once("cancelled", 2)], {"last": 0, "change": 1, "held": None}),
         ([once("cancelled", 1), once("changed", 2)], {"last": 0, "sent": None, "change": 1}),
+        # of a card that has ended, too, the last refusal counts where it was never sent
+        ([ended("rejected", 1), ended("rejected", 2, repeats=True)], {"last": 1, "sent": None}),
+        ([ended("error", 1), ended("rejected", 2, repeats=True)], {"last": 0, "row": 1}),
         # a decision is the last word, but no answer of the partner
         ([once("error", 1), once("error", 2, decided=True)], {"last": 1, "sent": 0, "extract": 0}),
     ],
@@ -238,3 +246,28 @@ def test_a_card_has_changed_where_its_newest_row_is_other_than_its_link_and_was_
     changed = is_changed(fold(book([once("linked", 1), other, *later])))
 
     assert sorted([expected, False]) == sorted(changed)
+
+
+CONTENT_OF_2 = {"name_check": 2, "address_check": 0}  # as `book` has it in run 2
+
+
+@pytest.mark.parametrize("card", [{}, {"last_4": "2222"}, {"holder": "b"}, {"other": "run-9"}])
+def test_a_link_stays_where_an_operator_decided_so_about_this_card_and_run(
+    card: dict[str, str],
+) -> None:
+    replaced = fold(book([once("linked", 1), once("error", 2)]))
+    updated = fold(book([once("linked", 1), once("rejected", 2)]))
+    own = {"holder": "a", "last_4": "1111", **card}
+    refusal = pl.DataFrame([{**own, "refused": card.get("other", "run-2")}], KEPT)
+    change = pl.DataFrame([{**own, "link": card.get("other", "run-1")} | CONTENT_OF_2], KEPT)
+
+    still = [
+        is_not_replaced(replaced, refusal).to_list(),
+        is_not_updated(updated, change).to_list(),
+    ]
+
+    assert [[bool(card)], [bool(card)]] == still
+    assert [[True], [True]] == [
+        is_not_replaced(replaced).to_list(),
+        is_not_updated(updated).to_list(),
+    ]
