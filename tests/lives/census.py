@@ -7,8 +7,6 @@ Of a row whose answer is in dispute it knows only what may have become of it.
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +20,7 @@ from flows.runs.commits import registered_runs
 from flows.runs.stored_run import StoredRun
 from schemas.manifest import Manifest
 from tests.lives.portal import ERROR, LINK, Position
+from tests.lives.rows import Card, Row, content_of, named_of, opened, refused_of
 from tests.lives.town import Line
 
 if TYPE_CHECKING:
@@ -57,22 +56,7 @@ DISPUTED = frozenset({"awaiting", "unsettled", "linked", "refused"})
 DECIDED = {LINK: "linked", ERROR: "refused"}  # by other decisions a row is lost
 MOST = 256  # ways in which disputes may have ended that are gone through
 
-Card = tuple[str, str]  # cuid and last four digits
 Whereabouts = frozenset[str]  # where something may be: one of STATES, or several in a dispute
-
-
-class Row(NamedTuple):
-    """A row that a run sent, or did not as it cannot be (without a place in a chunk)."""
-
-    cuid: str
-    number: str  # of the card, and its expiration (YYMM)
-    place: Position | None
-    eligible: bool = True
-
-    @property
-    def card(self) -> Card:
-        """The card, whichever issue of it."""
-        return self.cuid, self.number[12:16]
 
 
 class Try(NamedTuple):
@@ -156,7 +140,7 @@ class Census:
         }
         self.targets.clear()
         self.given_up |= meant
-        for card, is_surely in self._changed(bank, tries).items():
+        for card, is_surely in self._changed(bank, tries, fates).items():
             if standing[card] & (LINKED | KEPT):
                 others = standing[card] - LINKED if is_surely else standing[card]
                 standing[card] = others | {"changed"}
@@ -200,20 +184,23 @@ class Census:
         for manifest in registered_runs(life.place.store, bank.name, len(self.runs)):
             run = StoredRun.by_id(life.place.store, manifest.run)
             sealed = [bank.content(stored.key) for _, stored in sorted(run.sealed_chunks.items())]
-            rows = [*_refused(bank, manifest)]
+            rows = [*refused_of(bank, manifest)]
             for chunk, content in zip(manifest.chunks, sealed, strict=True):
-                rows += _opened(bank, chunk.name, content)
+                rows += opened(bank, chunk.name, content)
             self.runs.append(manifest)
             self.rows.append(rows)
-            self.lines.append(_named(bank, manifest))
+            self.lines.append(named_of(bank, manifest))
 
-    def _changed(self, bank: Bank, tries: Mapping[Card, list[tuple[int, Row]]]) -> dict[Card, bool]:
+    def _changed(
+        self, bank: Bank, tries: Mapping[Card, list[tuple[int, Row]]], fates: Fates
+    ) -> dict[Card, bool]:
         """Return the cards of a delta whose name or address is not the same in all of its files,
         and whether it surely is another than at the last sending: no file since the last one that
-        was sent has the same as that.
+        was sent has the same as that. Of a portfolio, which sends a change by itself, those whose
+        newest row was to be sent and is in a cancelled chunk.
         """
         if bank.town.feed.portfolio:
-            return {}
+            return {card: False for card, rows in tries.items() if _is_unsent(rows, fates)}
         named: dict[Card, list[tuple[int, Line]]] = defaultdict(list)
         for turn in self._whole_extracts:
             for line, card in self.lines[turn].items():
@@ -222,7 +209,7 @@ class Census:
         return {
             card: self._is_surely_changed(tries[card], lines)
             for card, lines in named.items()
-            if len({_content(line) for _, line in lines}) > 1 and card in tries
+            if len({content_of(line) for _, line in lines}) > 1 and card in tries
         }
 
     def _is_surely_changed(
@@ -234,10 +221,10 @@ class Census:
         turn, newest = lines[-1]
         sent = [last for last, row in rows if row.place is not None]
         is_whole = all(self.runs[last].selection is None for last in sent)
-        before = {_content(line) for last, line in lines if last in sent}
+        before = {content_of(line) for last, line in lines if last in sent}
         is_newer = all(last < turn for last, _ in rows)
         is_fit = newest.fit and newest.eligible
-        return is_fit and is_whole and is_newer and _content(newest) not in before
+        return is_fit and is_whole and is_newer and content_of(newest) not in before
 
     @property
     def _whole_extracts(self) -> list[int]:
@@ -261,38 +248,6 @@ class Census:
             gone |= set(cards.values())
             gone -= named
         return gone
-
-
-def _named(bank: Bank, manifest: Manifest) -> dict[Line, Card]:
-    """Return the lines of the file of a run, with their cards; none of a run of selected rows."""
-    if manifest.selection is not None:
-        return {}
-    people = bank.town.people
-    lines = bank.drops[manifest.source.sha256].lines
-    return {line: (people.cuid(line), people.card(line)[12:16]) for line in lines}
-
-
-def _content(line: Line) -> tuple[int, ...]:
-    """Return what of a row makes a change: address, name and postal code."""
-    return line.address, line.name, line.code
-
-
-def _refused(bank: Bank, manifest: Manifest) -> Iterator[Row]:
-    """Yield the rows that cannot be sent of the file of a run."""
-    if manifest.selection is not None:
-        return
-    people = bank.town.people
-    for line in dict.fromkeys(bank.drops[manifest.source.sha256].lines):
-        if not line.deleted and not people.is_fit(line, manifest.as_of):
-            yield Row(people.cuid(line), people.card(line), None, line.eligible)
-
-
-def _opened(bank: Bank, name: str, content: bytes) -> Iterator[Row]:
-    text = io.StringIO(bank.portal.opener.open(content, 1 << 24).decode(), newline="")
-    for position, row in enumerate(csv.DictReader(text, strict=True), 1):
-        cell = {column.partition(".")[2]: value for column, value in row.items()}
-        number = cell["pan"] + cell["expiration_year"] + cell["expiration_month"]
-        yield Row(cell["cuid"], number, (name, position))
 
 
 class Fates:
@@ -362,6 +317,12 @@ def _whereabouts(rows: list[tuple[int, Row]], fates: Fates, day: date) -> Wherea
     ]
     outcomes: Iterable[tuple[Try, ...]] = product(*states)
     return frozenset(_standing(tries, day) for tries, _ in zip(outcomes, range(MOST), strict=False))
+
+
+def _is_unsent(rows: list[tuple[int, Row]], fates: Fates) -> bool:
+    """Return whether the newest row of a card that was to be sent is in a cancelled chunk."""
+    sent = [row for _, row in rows if row.place]
+    return bool(sent) and any(state == "cancelled" for state, _ in fates.of(sent[-1]))
 
 
 def _standing(tries: tuple[Try, ...], day: date) -> str:

@@ -23,6 +23,7 @@ from tests.lives.bank import Bank, WorkLine
 from tests.lives.command_line import CommandLine, Output, verb_of
 from tests.lives.portal import EXPLAINED, LOST, SEND_AGAIN, chunk_name, number_of, run_of
 from tests.lives.worklines import (
+    Name,
     choices,
     files_of,
     filled,
@@ -87,7 +88,7 @@ class Operator:
     copied_shelf: dict[str, str] = field(default_factory=dict)  # when the store was copied
     copied_at: datetime | None = None
     late: set[str] = field(default_factory=set)  # chunks that may be given up today
-    inquired: frozenset[object] = frozenset()  # what the partner was asked about
+    inquired: frozenset[Name] = frozenset()  # what the partner was asked about
     questions: list[dict[str, str]] = field(default_factory=list)  # that it has not answered
     answering: str = ""  # the command that reads its answers
     # how often a line was done as it says, and stood there again
@@ -254,10 +255,12 @@ class Operator:
         names = frozenset(chain.from_iterable(map(names_of, inquiries)))
         if names - self.inquired:
             self._ask([banks[name] for name in sorted({single["issuer"] for single in singles})])
-        self.inquired = names
         promised = [bank.portal.promise(self.questions) for bank in banks.values()]
         self._drop({"chunk": set[str]().union(*promised)})
         answered = [answer for answer in self._answered(singles, banks) if answer["answer"]]
+        chunks = {answer["chunk"] for answer in answered}
+        # what stays on the list although it was answered is asked again
+        self.inquired = frozenset(name for name in names if name.chunk not in chunks)
         if answered:
             for bank in banks.values():
                 own = (question for question in answered if question["issuer"] == bank.name)

@@ -9,9 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from tests.lives.census import Census, Fates, Row
+from tests.lives.census import Census, Fates
 from tests.lives.clerk import Closed
 from tests.lives.portal import ERROR, LINK, LOST, Made, Portal, Sent
+from tests.lives.rows import Row
 
 NOW = datetime(2026, 11, 20, 10, tzinfo=UTC)
 CHUNK = "bank-20261120-00000000-00001.csv.pgp"

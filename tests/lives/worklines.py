@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 from tests.lives.bank import WorkLine
 from tests.lives.portal import LOST, chunk_name
@@ -64,6 +65,16 @@ HOPELESS = (
     "newer rows refused",
     "business days without an extract",
 )
+
+
+class Name(NamedTuple):
+    """What a thing of the worklist is known by from day to day."""
+
+    kind: str
+    issuer: str
+    run: str
+    chunk: str  # as it was uploaded; "" where it is about none
+    rows: int
 
 
 def things(worklist: Iterable[WorkLine]) -> Iterator[WorkLine]:
@@ -127,10 +138,12 @@ def _offered(line: WorkLine, *names: str) -> str:
     return next((offered[name] for name in names if name in offered), "")
 
 
-def names_of(line: WorkLine) -> frozenset[tuple[object, ...]]:
+def names_of(line: WorkLine) -> frozenset[Name]:
     """Return what the things of a line are known by from day to day."""
-    names = ("kind", "issuer", "run", "chunk", "rows")
-    return frozenset(tuple(single[name] for name in names) for single in line["each"])
+    return frozenset(
+        Name(each["kind"], each["issuer"], each["run"], each["name"], each["rows"])
+        for each in line["each"]
+    )
 
 
 def files_of(line: WorkLine) -> list[str]:
