@@ -175,7 +175,7 @@ def coverage(links: Iterable[pl.DataFrame]) -> dict[str, Any]:
 
     `links`: how many have one; by each of STAGES: the `cards` that came so far, and `known_by`, of
     how many it is known by each source. `failed`: of those of whom it is known
-    whether they are placed, how many ended otherwise, by kind.
+    whether they are placed, how many ended otherwise, by kind, most first.
     """
     linked = pl.concat(links)
     facts: dict[str, Any] = {"links": linked.height}
@@ -186,8 +186,9 @@ def coverage(links: Iterable[pl.DataFrame]) -> dict[str, Any]:
             "cards": int(_is_true(linked[stage]).sum()),
             "known_by": {name: number for name, number in known_by.items() if number},
         }
-    kinds = linked["failed"].drop_nulls().value_counts().sort("count", "failed", descending=True)
-    return {**facts, "failed": dict(kinds.iter_rows())}
+    kinds = linked["failed"].drop_nulls().value_counts()
+    most_first = kinds.sort("count", "failed", descending=[True, False])
+    return {**facts, "failed": dict(most_first.iter_rows())}
 
 
 def _in_state(

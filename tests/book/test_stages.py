@@ -149,6 +149,19 @@ def test_how_far_a_link_came_is_known_by_the_service_else_by_a_report(
     assert known_by == [known[stage]["known_by"] for stage in STAGES]
 
 
+def test_the_kind_of_end_that_most_links_have_comes_first_and_of_equal_ones_the_first_by_name() -> (
+    None
+):
+    kinds = [*("Z", "B", "B"), None, "A"]
+    links = pl.DataFrame({"failed": kinds, **dict.fromkeys(STAGES, False)}).with_columns(
+        pl.lit(SERVICE).alias(f"{stage}_by") for stage in STAGES
+    )
+
+    known = stages_coverage([links[:2], links[2:]])
+
+    assert [("B", 2), ("A", 1), ("Z", 1)] == [*known["failed"].items()]
+
+
 def test_what_nobody_was_asked_is_not_known_and_not_denied() -> None:
     links = [attempt("linked")]
 
@@ -196,6 +209,12 @@ def test_a_transaction_report_says_nothing_of_a_cardholder_with_two_cards() -> N
     two = [attempt("linked"), attempt("linked", 2, last_4="2222")]
 
     assert ["linked", "linked"] == stands(*two, **reported(placed=True))
+
+
+def test_a_transaction_report_is_about_the_only_card_with_a_link_whatever_others_there_are() -> None:
+    one = [attempt("linked"), attempt("error", 2, last_4="2222")]
+
+    assert ["placed", "refused"] == stands(*one, **reported(placed=True))
 
 
 def test_a_link_withdrawn_since_is_not_delivered_and_counts_from_its_first_delivery() -> None:
