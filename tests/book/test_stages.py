@@ -211,7 +211,9 @@ def test_a_transaction_report_says_nothing_of_a_cardholder_with_two_cards() -> N
     assert ["linked", "linked"] == stands(*two, **reported(placed=True))
 
 
-def test_a_transaction_report_is_about_the_only_card_with_a_link_whatever_others_there_are() -> None:
+def test_a_transaction_report_is_about_the_only_card_with_a_link_whatever_others_there_are() -> (
+    None
+):
     one = [attempt("linked"), attempt("error", 2, last_4="2222")]
 
     assert ["placed", "refused"] == stands(*one, **reported(placed=True))

@@ -66,6 +66,19 @@ def test_a_refusal_takes_no_link_away() -> None:
     assert ["linked"] == stands(attempt("linked"), attempt("error", 2), attempt("rejected", 3))
 
 
+@pytest.mark.parametrize(
+    ("state", "name"), [("error", "not replaced"), ("rejected", "not updated")]
+)
+def test_a_link_that_a_refused_row_was_to_replace_or_may_change_has_the_reason_of_that_row(
+    state: str, name: str
+) -> None:
+    card = cards(
+        attempt("linked", as_of=TODAY), attempt(state, 2, as_of=TODAY, reason="card.pan.other")
+    )
+
+    assert [(name, "card.pan.other")] == [(str(card["standing"][0]), card["reason"][0])]
+
+
 def test_what_was_never_sent_changes_nothing_where_something_was() -> None:
     assert ["refused"] == stands(attempt("error"), attempt("cancelled", 2))
 
