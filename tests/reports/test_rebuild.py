@@ -51,6 +51,7 @@ def table(bench: MemoryBench, run: StoredRun, list_name: str) -> pl.DataFrame:
 def test_the_report_of_a_run_that_nobody_answered_has_every_file_and_every_row() -> None:
     bench, run = night()
     bench.store.create(f"{run.keys.closed}000001.json.old", b"")
+    del bench.store.objects[run.keys.report("rejects.csv")]  # which the commit wrote
 
     report = rebuild.rebuild(bench.context._replace(forms_url="https://forms.example.com/"), run)
 
@@ -85,6 +86,17 @@ def test_the_report_of_a_run_that_nobody_answered_has_every_file_and_every_row()
     chunks = table(bench, run, "chunks.csv")
     assert ["1", "2", "3"] == chunks["chunk"].to_list()
     assert b"forms.example.com" in bench.report(run.id, "report.html")
+
+
+def test_the_report_of_a_portfolio_has_no_list_of_what_was_suppressed() -> None:
+    bench = memory_bench(full_portfolio=True)
+    bench.submit(bench.drop(3, "bank-20261119.csv"))
+    manifest = bench.submit(bench.drop(4)).manifest
+
+    rebuild.rebuild(bench.context, bench.stored(manifest.run))
+
+    assert 3 == manifest.counts.suppressed
+    assert bench.stored(manifest.run).keys.report("suppressed.csv") not in bench.snapshot()
 
 
 def test_what_was_answered_is_in_its_lists() -> None:
