@@ -31,6 +31,7 @@ from flows.results.disputes import (
     undisputed_answers,
     with_erased,
 )
+from flows.results.opening import TRUNCATED
 from flows.results.sent_rows import SentRows, number_sent_rows
 from flows.runs.outcomes import Attributed
 from schemas import breaks
@@ -91,7 +92,7 @@ def reconcile(
     files = _distinct(outcomes)
     decided = decided_rows(closings).join(numbered.rows.select("row", "spot"), on="row")
     answered = with_erased(_answers(files, numbered), numbered)
-    received = _expired(_union(answered), today)
+    received = _without_cut_rows(_expired(_union(answered), today), files)
     answers = decided_answers(received, decided)
     settled = answers.filter((pl.col("state") != BROKEN) & pl.col("spot").is_not_null())
     conflicts = conflicting_rows(settled, decided, closings)
@@ -249,6 +250,20 @@ def _expired(answers: pl.DataFrame, today: date) -> pl.DataFrame:
         pl.when(late).then(pl.lit(breaks.LINK_EXPIRED)).otherwise("trouble").alias("trouble"),
         pl.when(late).then(pl.lit(BROKEN)).otherwise("state").alias("state"),
     )
+
+
+def _without_cut_rows(answers: pl.DataFrame, files: Sequence[Attributed]) -> pl.DataFrame:
+    """Leave out the row in the middle of which a file ends, where another file has its answer."""
+    cut = [number for number, file in enumerate(files) if TRUNCATED in file.problems]
+    if not cut:
+        return answers
+    settled = answers.filter(pl.col("state") != BROKEN)["spot"].drop_nulls()
+    is_last = pl.col("position") == pl.col("position").max().over("file")
+    is_empty = pl.col("trouble") == breaks.NEITHER_URL_NOR_ERROR
+    is_cut = (
+        pl.col("file").is_in(cut) & is_last & is_empty & pl.col("spot").is_in(settled.implode())
+    )
+    return answers.filter(~is_cut.fill_null(value=False))
 
 
 def _rows(

@@ -251,12 +251,14 @@ def test_a_truncated_file_is_damaged_and_short() -> None:
 
 
 def test_a_damaged_file_is_only_noticed_once_its_chunk_came_whole() -> None:
-    file = result(WHOLE, "cut.csv")
-    cut = file._replace(rows=file.rows.head(3), problems=("file.line.truncated",))
+    file = result([*WHOLE[:2], ("c-3", "0003", "", "", "")], "cut.csv")
+    cut = file._replace(problems=("file.line.truncated",))
     unknown = result([], "page.csv")._replace(problems=("file.line.truncated",))
 
+    early = reconciled(cut)
     settled = reconciled(cut, unknown, result(WHOLE))
 
+    assert breaks.NEITHER_URL_NOR_ERROR in names(early)
     assert [breaks.DAMAGED_COPY, breaks.DAMAGED_FILE] == names(settled)
     assert [True, False] == [each.notice for each in settled.breaks]
 
