@@ -23,6 +23,7 @@ from flows.registry import FORMED
 from flows.runs.context import IssuerContext
 from flows.runs.keys import extracts
 from flows.runs.store import Entry
+from flows.runs.stored_runs import StoredRuns
 
 MOST = 60  # names of an issuer in a field: two months of nights; older ones can be typed
 BY_ISSUER = "x-cardlink-by-issuer"  # what each issuer's watch has put into a field
@@ -42,11 +43,12 @@ def names_of(context: IssuerContext) -> Names:
 
     There are none of what cannot be read: alerts say so.
     """
+    store = context.adapters.store
     issuer = context.issuer.issuer
     runs: list[str] = []
     files: list[str] = []
     with suppress(CardlinkError):
-        runs = [plan.run for plan in reversed(known_plans(context.adapters.store, issuer))]
+        runs = [plan.run for plan in reversed(known_plans(StoredRuns(store, issuer)))]
     with suppress(CardlinkError):
         files = _extracts(context)
     return {"runs": runs[:MOST], "targets": [issuer, *runs[:MOST]], "extracts": files[:MOST]}

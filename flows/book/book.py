@@ -109,8 +109,12 @@ class Book:
 
     def of_cuid(self, cuid: str) -> "Book":
         """Return the book of the cardholders who were ever named by this cuid alone."""
-        named = self.attempts.select("cuid", "holder").filter(cuid=cuid)["holder"].unique()
-        return self._of(self.attempts.filter(pl.col("holder").is_in(named.implode())))
+        return self.of_holders(self.attempts.select("cuid", "holder").filter(cuid=cuid)["holder"])
+
+    def of_holders(self, holders: pl.Series) -> "Book":
+        """Return the book of these cardholders alone."""
+        is_theirs = pl.col("holder").is_in(holders.unique().implode())
+        return self._of(self.attempts.filter(is_theirs))
 
     def _of(self, attempts: pl.DataFrame) -> "Book":
         """Return the book with some of its attempts, all of each cardholder."""

@@ -106,10 +106,10 @@ def forget_book(store: Store, issuer: str) -> None:
         continue  # another process discarded it meanwhile
 
 
-def known_plans(store: Store, issuer: str) -> list[KnownPlan]:
+def known_plans(runs: StoredRuns) -> list[KnownPlan]:
     """Return what is known of the plan of each run that has one, by business date."""
-    kept = read_head(store, issuer, generation(store, issuer))
-    return list(read_plans(StoredRuns(store, issuer), kept.plans).values())
+    kept = read_head(runs.store, runs.issuer, generation(runs.store, runs.issuer))
+    return list(read_plans(runs, kept.plans).values())
 
 
 def with_plans(head: Head, runs: StoredRuns) -> Head:

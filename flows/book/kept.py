@@ -119,7 +119,7 @@ def attempts_without(store: Store, issuer: str, runs: Collection[str]) -> pl.Dat
 
 
 def keep_book(
-    store: Store, issuer: str, today: date, put_off: str = "", reported: Collection[str] = ()
+    runs: StoredRuns, today: date, put_off: str = "", reported: Collection[str] = ()
 ) -> None:
     """Write the book as it is now, where it is another than the one that is kept.
 
@@ -127,24 +127,29 @@ def keep_book(
     committed a whole extract, whose page is left to whoever keeps the book next. `reported`: runs
     whose reports were written anew, though nothing came to them.
     """
-    keeper = _Keeper(StoredRuns(store, issuer), put_off=put_off)
+    keeper = _Keeper(runs, put_off=put_off)
     keeper.keep(today, reported)
     keeper.stages.keep()
 
 
 def keep_up_to_date(
-    context: IssuerContext, put_off: str = "", reported: Collection[str] = ()
+    context: IssuerContext,
+    put_off: str = "",
+    reported: Collection[str] = (),
+    runs: StoredRuns | None = None,
 ) -> None:
     """Write the book as it is now, at the end of a command that changed something (`keep_book`).
 
     Not in a dry run, where it would be of no use. What went wrong with it is logged and changes
-    nothing: the next reader makes up for it.
+    nothing: the next reader makes up for it. `runs`: as the command has listed them; of one that
+    is not among them the next reader reads the plan.
     """
     if isinstance(context.adapters.store, Overlay):
         return
     today = local_day(context.adapters.now(), context.issuer.time_zone)
+    listed = runs or StoredRuns(context.adapters.store, context.issuer.issuer)
     try:
-        keep_book(context.adapters.store, context.issuer.issuer, today, put_off, reported)
+        keep_book(listed, today, put_off, reported)
     except CardlinkError as error:
         LOG.warning("The book was not brought up to date: %s", error.what_happened)
 

@@ -31,7 +31,7 @@ from flows.runs.events import REPEATED_BY, last_answer
 from flows.runs.identity import digest
 from flows.runs.keys import book
 from flows.runs.run_status import RunStatus, purged_state
-from flows.runs.store import Store, read_if_stored
+from flows.runs.store import read_if_stored
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently
@@ -116,17 +116,16 @@ class KnownRuns(NamedTuple):
 NO_RUNS = KnownRuns({}, {})
 
 
-def known_runs(store: Store, issuer: str) -> KnownRuns:
+def known_runs(runs: StoredRuns) -> KnownRuns:
     """Return what is known of an issuer's runs; nothing is written."""
-    head = read_head(store, issuer, generation(store, issuer))
-    news = news_since(store, issuer, head)
-    runs = StoredRuns(store, issuer)
+    head = read_head(runs.store, runs.issuer, generation(runs.store, runs.issuer))
+    news = news_since(runs.store, runs.issuer, head)
     return KeptRuns(runs, head, news.runs, runs.without_ledger).read()
 
 
-def closed_runs(store: Store, issuer: str) -> Collection[str]:
+def closed_runs(runs: StoredRuns) -> Collection[str]:
     """Return the ids of the runs about which nothing is open, as far as that is known."""
-    return known_runs(store, issuer).closed.keys()
+    return known_runs(runs).closed.keys()
 
 
 @dataclass(frozen=True)

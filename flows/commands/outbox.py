@@ -63,7 +63,7 @@ def outbox_list(context: Context, issuer: Issuer, *, run: RunName = "") -> Resul
         chunks = stored_run.StoredRun.by_id(adapters.store, run).outbox
     else:
         runs = stored_runs.StoredRuns(adapters.store, issuer)
-        closed = known_runs.closed_runs(adapters.store, issuer)
+        closed = known_runs.closed_runs(runs)
         chunks = list(outbox.outboxes(runs, closed=closed))
     facts = {"issuer": issuer, "chunks": [_facts(chunk) for chunk in chunks]}
     waiting = [chunk for chunk in chunks if chunk.state == "waiting"]
@@ -115,7 +115,7 @@ def fetch(
         issuer_context = wire(context.folder, issuer)
         pinned = issuer_context.issuer.portal.fingerprints
         runs = stored_runs.StoredRuns(issuer_context.adapters.store, issuer)
-        closed = known_runs.closed_runs(runs.store, issuer)
+        closed = known_runs.closed_runs(runs)
         by_run: dict[str, Sequence[int]] = {**outbox.waiting_by_run(runs, pinned, closed)}
     else:
         issuer_context = context.context_of(run)
@@ -195,7 +195,7 @@ def _fetched(issuer_context: contexts.IssuerContext, folder: Path) -> dict[str, 
     sums = (folder / outbox.SUMS).read_text("utf-8")
     issuer = issuer_context.issuer.issuer
     runs = stored_runs.StoredRuns(issuer_context.adapters.store, issuer)
-    return outbox.fetched_by_run(runs, sums, known_runs.closed_runs(runs.store, issuer))
+    return outbox.fetched_by_run(runs, sums, known_runs.closed_runs(runs))
 
 
 def _all_moved(issuer: str, moved: Sequence[Result], dry_run: bool) -> Result:

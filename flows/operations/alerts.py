@@ -9,6 +9,7 @@ from datetime import date, datetime, timedelta
 from typing import NamedTuple
 
 from flows.book.book import read_book
+from flows.book.head import known_plans
 from flows.errors import CardlinkError, TryAgainError
 from flows.operations.acknowledgement import not_told
 from flows.operations.alert_kinds import Alert, Cause
@@ -46,9 +47,9 @@ def current_alerts(context: IssuerContext, failures: Collection[Failure] = ()) -
     today = local_day(context.adapters.now(), issuer.time_zone)
     runs = StoredRuns(context.adapters.store, issuer.issuer)
     recent = [run for run in runs.ids if today - run.day <= LOOK_BACK]
-    extracts = extract_states(context, remember=True)
+    extracts = extract_states(context, known_plans(runs), remember=True)
     causes = [
-        *calendar_causes(context, today, extracts),
+        *calendar_causes(context, runs, today, extracts),
         *extract_causes(extracts),
         *_key_causes(context),
         *_channel_causes(context),

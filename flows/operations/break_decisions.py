@@ -91,7 +91,7 @@ def runs_to_close(context: IssuerContext, name: str, rows: int) -> list[str]:
     """
     open_rows: dict[str, int] = {}
     runs = StoredRuns(context.adapters.store, context.issuer.issuer)
-    for run in runs.committed(closed_runs(runs.store, runs.issuer)):
+    for run in runs.committed(closed_runs(runs)):
         for known in (run.summary or {}).get("breaks", ()):
             if known["name"] == name and not known["notice"]:
                 open_rows[run.id] = open_rows.get(run.id, 0) + known["rows"]

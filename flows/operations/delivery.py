@@ -20,7 +20,7 @@ from typing import NamedTuple
 import polars as pl
 
 from flows.book.book import Book, read_book
-from flows.book.deliveries import WITHDRAWN
+from flows.book.deliveries import WITHDRAWN, Deliveries
 from flows.book.kept import keep_up_to_date
 from flows.book.kept_stages import known_deliveries
 from flows.book.known_rows import link_digest
@@ -104,12 +104,16 @@ class LinksNow(NamedTuple):
     """The links of an issuer as they are now, for all of its receivers.
 
     `served`: the cards with a link that can be opened. `stopped`: those that need no link any more.
+    `reported`: every card that was sent (ISSUE). `digests`: of the links of closed runs, by run and
+    row. Not the book itself, which is the largest of all.
     """
 
-    book: Book
     today: date
     served: pl.DataFrame
     stopped: pl.DataFrame
+    reported: pl.DataFrame
+    digests: pl.DataFrame
+    deliveries: Deliveries
 
 
 def links_now(context: IssuerContext) -> LinksNow:
@@ -119,7 +123,8 @@ def links_now(context: IssuerContext) -> LinksNow:
     parts = [_links_of_part(part, today) for part in book.parts()]
     served = pl.concat(cards for cards, _ in parts)
     stopped = pl.concat(cards for _, cards in parts)
-    return LinksNow(book, today, served, stopped)
+    reported = book.sent(*ISSUE)
+    return LinksNow(today, served, stopped, reported, book.runs.links(), book.stages.deliveries)
 
 
 def _links_of_part(book: Book, today: date) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -136,12 +141,18 @@ def deliver(
 
     No record where it has every living link. Raises DeliveredMeanwhileError, NotSealedError.
     """
-    now = now or links_now(context)
+    delivered = _delivered(context, receiver, now or links_now(context))
+    if delivered.record is not None:
+        keep_up_to_date(context)
+    return delivered
+
+
+def _delivered(context: IssuerContext, receiver: str, now: LinksNow) -> Delivered:
     settings = settings_of(context.issuer, receiver)
-    books = delivered_so_far(context, receiver, now.book.stages.deliveries)
+    books = delivered_so_far(context, receiver, now.deliveries)
     alive = pl.DataFrame(schema=DELTA)
     if not settings.retired:
-        alive = _living_links(context, now.book, books, now.served)
+        alive = _living_links(context, books, now)
     changes = _changes(context, receiver, now, books, alive)
     if changes.is_empty():
         return Delivered(doubts=books.doubts)
@@ -157,9 +168,7 @@ def deliver(
         living=alive.height,
         sealed_to=settings.fingerprint,
     )
-    delivered = _write(context, receiver, books, record, {PARQUET: parquet(changes), **contents})
-    keep_up_to_date(context)
-    return delivered
+    return _write(context, receiver, books, record, {PARQUET: parquet(changes), **contents})
 
 
 def _changes(
@@ -177,8 +186,7 @@ def _changes(
     if settings_of(context.issuer, receiver).retired:
         reasons.append(known.with_columns(standing=pl.lit(ENDED)))
     stopped = pl.concat(reasons)
-    reported = now.book.sent(*ISSUE)
-    changed = delta(alive, books.delivered, books.unconfirmed, reported, stopped, now.today)
+    changed = delta(alive, books.delivered, books.unconfirmed, now.reported, stopped, now.today)
     return _with_urls(context, receiver, changed)
 
 
@@ -269,20 +277,21 @@ def _cards_with_links(cards: pl.DataFrame, today: date) -> pl.DataFrame:
     return of_card.select(*ISSUE, "run", "row", "until")
 
 
-def _living_links(
-    context: IssuerContext, book: Book, books: DeliveredSoFar, cards: pl.DataFrame
-) -> pl.DataFrame:
-    """Return the links of these cards: ISSUE, run, row, until, `link`; url and expires_on if read.
+def _living_links(context: IssuerContext, books: DeliveredSoFar, now: LinksNow) -> pl.DataFrame:
+    """Return the links of the cards with one: ISSUE, run, row, until, `link`; url and expires_on if
+    read.
 
     Those that the receiving side surely has are not read, where the book has their digests.
     """
-    known = cards.join(book.runs.links(), on=["run", "row"], maintain_order="left")
+    cards = now.served
+    known = cards.join(now.digests, on=["run", "row"], maintain_order="left")
     surely = surely_delivered(books.delivered, books.unconfirmed)
     settled = known.join(surely, on=LINK, how="semi")
     runs = cards.join(settled, on=["run", "row"], how="anti", nulls_equal=True)["run"].unique()
-    urls = _links_of(context, runs.to_list())
     row = ["run", "row", "cuid"]  # those typed in have no row
+    urls = _links_of(context, runs.to_list())
     read = cards.join(urls, on=row, nulls_equal=True, maintain_order="left")
+    del urls
     read = read.with_columns(link=link_digest(pl.col("url")))
     unread = settled.filter(~pl.col("run").is_in(runs.implode()))
     living = pl.concat([read, unread], how="diagonal")

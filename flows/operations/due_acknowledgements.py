@@ -68,15 +68,18 @@ def still_open(context: IssuerContext, last_told: Mapping[str, str]) -> Iterator
     """Yield the runs and files about which something is open, or was when the issuer was told
     last (`last_told`).
     """
-    known = known_runs(context.adapters.store, context.issuer.issuer)
+    runs = StoredRuns(context.adapters.store, context.issuer.issuer)
+    known = known_runs(runs)
     subjects = {plan.run for plan in known.committed}
-    for due in _open(context, known, last_told):
+    for due in _open(context, runs, known, last_told):
         subjects.add(due.subject)
         yield due
-    yield from _dismissed(context, last_told, last_told.keys() - subjects)
+    yield from _dismissed(context, known, last_told, last_told.keys() - subjects)
 
 
-def _open(context: IssuerContext, known: KnownRuns, last_told: Mapping[str, str]) -> Iterator[Due]:
+def _open(
+    context: IssuerContext, runs: StoredRuns, known: KnownRuns, last_told: Mapping[str, str]
+) -> Iterator[Due]:
     """Yield the runs and files about which something is open, and the runs that closed since."""
     store = context.adapters.store
     issuer = context.issuer.issuer
@@ -86,11 +89,11 @@ def _open(context: IssuerContext, known: KnownRuns, last_told: Mapping[str, str]
             due = _of_run(StoredRun.by_id(store, plan.run), issuer)
             if due is not None and not (is_closed and last_told[plan.run] == due.says):
                 yield due
-    for refused, moment in _refused(StoredRuns(store, issuer), known).items():
+    for refused, moment in _refused(runs, known).items():
         run = StoredRun.by_id(store, refused)
         says = digest(f"refused {moment}".encode())
         yield _of_this(run, says, run.planned().source)
-    yield from _held_back(context, known.committed)
+    yield from _held_back(context, known)
     yield from _not_sent(context, known.committed)
 
 
@@ -131,25 +134,28 @@ def _refused(runs: StoredRuns, known: KnownRuns) -> Mapping[str, str]:
     return runs.refused({plan.run for plan in committed}, extracts)
 
 
-def _held_back(context: IssuerContext, committed: list[KnownPlan]) -> Iterator[Due]:
+def _held_back(context: IssuerContext, known: KnownRuns) -> Iterator[Due]:
     """Yield the extracts that wait for a decision before anything is planned."""
-    if not has_new_versions(context, committed):
+    if not has_new_versions(context, known.committed):
         return
-    for extract in extract_states(context):
+    for extract in extract_states(context, known.plans.values()):
         why = _HELD_BACK.get(extract.state)
         if why is not None and extract.entry is not None:
             yield _of_file(context, extract.entry, why)
 
 
 def _dismissed(
-    context: IssuerContext, last_told: Mapping[str, str], subjects: Collection[str]
+    context: IssuerContext,
+    known: KnownRuns,
+    last_told: Mapping[str, str],
+    subjects: Collection[str],
 ) -> Iterator[Due]:
     """Yield the extracts that were dismissed of those `subjects` that waited when the issuer was
     told last.
     """
     if not subjects:
         return
-    for extract in extract_states(context):
+    for extract in extract_states(context, known.plans.values()):
         if extract.state != "dismissed" or (extract.run or extract.key) not in subjects:
             continue
         due = _of_dismissed(context, extract)

@@ -20,18 +20,17 @@ from schemas.settings import Schedule
 
 
 def calendar_causes(
-    context: IssuerContext, today: date, extracts: Sequence[ExtractState]
+    context: IssuerContext, runs: StoredRuns, today: date, extracts: Sequence[ExtractState]
 ) -> Iterator[Cause]:
     """Yield that there is no run today, and that an extract is missing or incomplete."""
-    adapters = context.adapters
-    runs = StoredRuns(adapters.store, context.issuer.issuer)
-    context = context._replace(issuer=with_expected_hour(runs, context.issuer, adapters.now()))
+    now = context.adapters.now()
+    context = context._replace(issuer=with_expected_hour(runs, context.issuer, now))
     schedule = context.issuer.schedule
     yield from _unknown_calendar(schedule)
     why = day_off(schedule, today)
     if why:
         yield Cause("night-skipped", today.isoformat(), f"No nightly run on {today}: {why}")
-    expected = due(schedule, context.adapters.now(), context.issuer.time_zone)
+    expected = due(schedule, now, context.issuer.time_zone)
     if expected is not None:
         day, since = expected
         yield from _late_extract_causes(context, extracts, day, since)

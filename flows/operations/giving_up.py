@@ -4,6 +4,7 @@ The account is closed, or the cardholder does not want a link. Each decision is 
 only, with who, when and why; `flows/book/given_up.py` says what it means.
 """
 
+from collections.abc import Collection
 from datetime import date
 from typing import Any, NamedTuple
 
@@ -14,8 +15,9 @@ from flows.book.given_up import is_given_up
 from flows.book.people import counted_cards
 from flows.errors import OperatorError
 from flows.reports.cardholder_trace import refuse_card_number
-from flows.reports.unlinked import without_link
+from flows.reports.unlinked import lacking_cards, without_link
 from flows.resend import renewal
+from flows.resend.ending_links import ending_links
 from flows.resend.selection import RowSelection, is_selected
 from flows.runs.business_date import local_day
 from flows.runs.cards import CARD_WITHOUT_TWIN, CONTENT_FINGERPRINTS, holder
@@ -132,24 +134,42 @@ def _meant(context: IssuerContext, book: Book, which: Which) -> pl.DataFrame:
     for cuid in which.cuids:
         refuse_card_number(cuid)
     today = local_day(context.adapters.now(), context.issuer.time_zone)
-    cards = book.cards_undecided(today)
-    counted = counted_cards(cards).unique(CARD_WITHOUT_TWIN, keep="last", maintain_order=True)
     if which.run and (which.rows or which.cuids):
         named = _cards_of_rows(context, which)
     else:
-        named = counted.filter(pl.col("cuid").is_in(list(which.cuids)))
-    refused = cards.clear()
+        named = _cards_of_cuids(book, which.cuids, today)
+    refused = named.clear()
     if which.codes:
-        refused = _refused_for(cards, renewal.ending(context, book, cards, 0), which)
+        refused = _refused_for(context, book, which, today)
     is_awaited = pl.col("chunk").is_in(list(which.chunks)) & (pl.col("state") == AWAITING)
     awaited = book.attempts.filter(is_awaited, run=which.run)
     meant = pl.concat([cards.select(CARD_WITHOUT_TWIN) for cards in (named, refused, awaited)])
-    return counted.join(meant, on=CARD_WITHOUT_TWIN, how="semi", nulls_equal=True)
+    cards = _counted_once(book.of_holders(meant["holder"]), today)
+    return cards.join(meant, on=CARD_WITHOUT_TWIN, how="semi", nulls_equal=True)
 
 
-def _refused_for(cards: pl.DataFrame, ending: pl.DataFrame, which: Which) -> pl.DataFrame:
+def _counted_once(book: Book, today: date) -> pl.DataFrame:
+    """Return the cards of a book, each once, as if none were given up."""
+    cards = counted_cards(book.cards_undecided(today))
+    return cards.unique(CARD_WITHOUT_TWIN, keep="last", maintain_order=True)
+
+
+def _cards_of_cuids(book: Book, cuids: Collection[str], today: date) -> pl.DataFrame:
+    is_named = pl.col("cuid").is_in(list(cuids))
+    holders = book.attempts.select("cuid", "holder").filter(is_named)["holder"]
+    return _counted_once(book.of_holders(holders), today).filter(is_named)
+
+
+def _refused_for(context: IssuerContext, book: Book, which: Which, today: date) -> pl.DataFrame:
     """Return the cards of runs that have no link for these reasons."""
-    lacking = without_link(cards, ending).filter(pl.col("run") != "")
+    lacking_of_parts = []
+    ending_of_parts = []
+    for part in book.parts():
+        cards = part.cards_undecided(today)
+        lacking_of_parts.append(lacking_cards(cards))
+        ending_of_parts.append(ending_links(part, cards, today, today))
+    ending = renewal.judged_ending(context, book, pl.concat(ending_of_parts), today)
+    lacking = without_link(pl.concat(lacking_of_parts), ending).filter(pl.col("run") != "")
     if which.run:
         lacking = lacking.filter(run=which.run)
     if which.before:

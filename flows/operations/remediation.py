@@ -130,10 +130,9 @@ def _dismiss_day(context: IssuerContext, day: date, reason: str, undo: bool) -> 
 
 def _refuse_other_day(context: IssuerContext, day: date, standing: bool, undo: bool) -> None:
     """Raise NotFoundError where there is no day to dismiss, or no dismissal to take back."""
-    store = context.adapters.store
     issuer = context.issuer.issuer
-    committed = known_runs(store, issuer).committed
-    runs = StoredRuns(store, issuer)
+    runs = StoredRuns(context.adapters.store, issuer)
+    committed = known_runs(runs).committed
     missed = missed_days(context.issuer, runs, committed, context.adapters.now())
     if standing if undo else day in missed:
         return

@@ -110,7 +110,7 @@ def _standing(context: IssuerContext, kind: str) -> Iterator[_News]:
         for run in map(runs.run, recent):
             yield from _answers(run)
         return
-    refused = _refused(context, runs)
+    refused = _refused(runs)
     for run in map(runs.run, recent):
         yield from _end_of(run, refused.get(run.id, ""))
 
@@ -145,8 +145,8 @@ def _end_of(run: StoredRun, refused: str) -> Iterator[_News]:
         yield _News(run.id, f"refused {refused}", sentence, datetime.fromisoformat(refused))
 
 
-def _refused(context: IssuerContext, runs: StoredRuns) -> Mapping[str, str]:
-    committed = known_runs(context.adapters.store, context.issuer.issuer).committed
+def _refused(runs: StoredRuns) -> Mapping[str, str]:
+    committed = known_runs(runs).committed
     extracts = {plan.key for plan in committed if plan.is_whole}
     return runs.refused({plan.run for plan in committed}, extracts)
 

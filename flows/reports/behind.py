@@ -13,13 +13,14 @@ from flows.results.lineage import newest_first
 from flows.runs.context import IssuerContext
 from flows.runs.single_links import note_answer
 from flows.runs.stored_run import StoredRun
+from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently
 
 
-def runs_behind(context: IssuerContext) -> list[StoredRun]:
+def runs_behind(context: IssuerContext, stored: StoredRuns) -> list[StoredRun]:
     """Return the runs about which something is open whose report is behind what is recorded."""
     adapters = context.adapters
-    known = known_runs(adapters.store, context.issuer.issuer)
+    known = known_runs(stored)
     plans = [plan for plan in known.committed if plan.run not in known.closed]
     runs = [StoredRun.by_id(adapters.store, plan.run) for plan in plans]
     are_behind = concurrently(lambda run: run.is_report_behind, runs, adapters.connections)
@@ -34,12 +35,13 @@ def report_behind(context: IssuerContext, runs: Iterable[StoredRun]) -> None:
 
 def finish_reports(context: IssuerContext) -> None:
     """Finish what a command left that was stopped after it had recorded something."""
-    report_behind(context, runs_to_report(context))
+    stored = StoredRuns(context.adapters.store, context.issuer.issuer)
+    report_behind(context, runs_to_report(context, stored))
 
 
-def runs_to_report(context: IssuerContext) -> list[StoredRun]:
+def runs_to_report(context: IssuerContext, stored: StoredRuns) -> list[StoredRun]:
     """Return the runs whose report is behind; their history has what was recorded by then."""
-    runs = runs_behind(context)
+    runs = runs_behind(context, stored)
     for run in runs:
         _note_answers(context, run)
     return runs

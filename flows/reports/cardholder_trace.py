@@ -55,7 +55,7 @@ def trace(adapters: Adapters, issuer: str, cuid: str, *, urls: bool = False) -> 
     refuse_card_number(cuid)
     runs = StoredRuns(adapters.store, issuer)
     purged = runs.without_ledger
-    without = purged | known_runs(adapters.store, issuer).without(cuid)
+    without = purged | known_runs(runs).without(cuid)
     searched = [run for run in runs.ids if str(run) not in without]
     attempts: list[Attempt] = []
     for in_run in concurrently(lambda run: _attempts_in(runs.run(run), cuid), searched):

@@ -93,9 +93,10 @@ def ingest(context: IssuerContext, also: str = "") -> Ingested:
     with stage("match results", files=len(files)):
         taken = _take_in(context, files, waiting)
     reported = taken.with_new_outcome
-    others = {run.id for run in runs_to_report(context)} | ({also} - {""})
-    purged = StoredRuns(store, issuer).without_ledger if reported else frozenset()
-    reports = _report_runs(context, reported, purged, others)
+    runs = StoredRuns(store, issuer)
+    others = {run.id for run in runs_to_report(context, runs)} | ({also} - {""})
+    purged = runs.without_ledger if reported else frozenset()
+    reports = _report_runs(context, runs, reported, others)
     still_waiting = taken.skipped | _waiting_records(taken, waiting, purged)
     if still_waiting != waiting:
         write_waiting(store, issuer, still_waiting)
@@ -142,22 +143,24 @@ def _take_in(
 
 
 def _report_runs(
-    context: IssuerContext, files: Sequence[IngestedFile], purged: Set[str], others: Set[str]
+    context: IssuerContext, runs: StoredRuns, files: Sequence[IngestedFile], others: Set[str]
 ) -> tuple[RunReport, ...]:
     """Bring the reports of the runs that these files touch, and of others, up to date."""
     store = context.adapters.store
     touched = set(others)
     stored: set[str] = set()
     for file in files:
-        touched |= (file.runs | file.left) - purged
+        touched |= (file.runs | file.left) - runs.without_ledger
         stored |= set(file.kept)
     prefixes = [keys_of(run).base for run in touched]
     clean_up(context.adapters, ingested(context.issuer.issuer), *prefixes)
-    runs = newest_first(StoredRun.by_id(store, run) for run in touched)
-    return tuple(_report(context, run, stored) for run in runs)
+    in_order = newest_first(StoredRun.by_id(store, run) for run in touched)
+    return tuple(_report(context, runs, run, stored) for run in in_order)
 
 
-def _report(context: IssuerContext, run: StoredRun, stored: Set[str]) -> RunReport:
+def _report(
+    context: IssuerContext, runs: StoredRuns, run: StoredRun, stored: Set[str]
+) -> RunReport:
     """Rebuild a run's report.
 
     Raises ListedLateError where the store does not list yet what was stored just now.
@@ -168,7 +171,7 @@ def _report(context: IssuerContext, run: StoredRun, stored: Set[str]) -> RunRepo
     if hidden:
         raise ListedLateError(key=min(hidden))
     with stage("report", run=run.id):
-        return rebuild_lasting(context, run)
+        return rebuild_lasting(context, run, runs)
 
 
 def _waiting_records(

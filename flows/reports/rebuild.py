@@ -50,10 +50,11 @@ class RunReport(NamedTuple):
     summary: dict[str, Any]
 
 
-def rebuild(context: IssuerContext, run: StoredRun) -> RunReport:
+def rebuild(context: IssuerContext, run: StoredRun, listed: StoredRuns | None = None) -> RunReport:
     """Reconcile a committed run, as it is stored now, with its outcomes and write its report.
 
-    Each file is written atomically. Raises as `reportable`.
+    Each file is written atomically. `listed`: the issuer's runs, where somebody has listed them.
+    Raises as `reportable`.
     """
     run = reportable(run)
     recorded = run.records_to_report  # before they are read, so that none is missing unnoticed
@@ -73,20 +74,23 @@ def rebuild(context: IssuerContext, run: StoredRun) -> RunReport:
     summary["open"]["recorded"] = recorded
     chunks = lists.chunks(run.manifest_as_sealed, total.chunks)
     within = timedelta(hours=issuer.portal.answer_within_hours)
+    runs = listed or StoredRuns(run.store, run.issuer)
     _in_parallel(
         lambda: _write_lists(run, total, now, within),
-        lambda: _write_pages(run, summary, chunks, context.forms_url),
+        lambda: _write_pages(run, runs, summary, chunks, context.forms_url),
     )
     # last: a report whose facts are there is whole
     run.store.replace(run.keys.report("summary.json"), [facts_as_stored(summary)])
     return RunReport(tuple(sorted(total.breaks)), summary)
 
 
-def rebuild_lasting(context: IssuerContext, run: StoredRun) -> RunReport:
+def rebuild_lasting(
+    context: IssuerContext, run: StoredRun, listed: StoredRuns | None = None
+) -> RunReport:
     """Rebuild a run's report until no input was added during it, so that none is missing."""
     while True:
         inputs = _report_inputs(run)
-        report = rebuild(context, run)
+        report = rebuild(context, run, listed)
         if _report_inputs(run) == inputs:
             return report
 
@@ -165,13 +169,15 @@ def _write_list(
     run.store.replace(run.keys.report(f"{name}.csv"), csv_pieces(frames, columns))
 
 
-def _write_pages(run: StoredRun, summary: dict[str, Any], chunks: pl.DataFrame, forms: str) -> None:
+def _write_pages(
+    run: StoredRun, runs: StoredRuns, summary: dict[str, Any], chunks: pl.DataFrame, forms: str
+) -> None:
     # both take 60 ms to import, here while the lists are written
     from flows.reports.page import run_page
     from flows.reports.workbook import run_workbook
 
     _write_list(run, "chunks", chunks.columns, [chunks])
-    reported = {**summary, "trend": _trend(run, summary)}
+    reported = {**summary, "trend": _trend(run, runs, summary)}
     run.store.replace(run.keys.report("report.xlsx"), [run_workbook(reported, chunks)])
     page = run_page(reported, chunks, forms)
     run.store.replace(run.keys.report("report.html"), [page.encode()])
@@ -182,9 +188,8 @@ def _in_parallel(*tasks: Callable[[], None]) -> None:
     concurrently(lambda task: task(), tasks, AT_A_TIME)
 
 
-def _trend(run: StoredRun, summary: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _trend(run: StoredRun, runs: StoredRuns, summary: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the status of the last runs up to this one, oldest first."""
-    runs = StoredRuns(run.store, run.issuer)
     own = run.keys.run
     earlier = [other for other in runs.ids if other.day <= own.day and other != own]
     statuses = [(other.day, runs.run(other).status) for other in earlier[1 - TREND :]]

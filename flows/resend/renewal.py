@@ -35,6 +35,7 @@ from flows.runs.identity import canonical, digest
 from flows.runs.probe import ensure_store_safe
 from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
+from flows.runs.stored_runs import StoredRuns
 from flows.steps import Step
 from flows.submissions.begun import end_begun
 from flows.submissions.build import Job, OnProgress
@@ -106,8 +107,8 @@ def renewals(context: IssuerContext, within_days: int) -> RenewalPlan:
     today = local_day(context.adapters.now(), context.issuer.time_zone)
     until = today + timedelta(days=within_days)
     book = read_book(store, context.issuer.issuer)
-    ends = ending_links(book, book.cards(today), today, until)
-    links = _judged_links(context, book, ends, today)
+    parts = [ending_links(part, part.cards(today), today, until) for part in book.parts()]
+    links = _judged_links(context, book, pl.concat(parts), today)
     return _plan(context, links, until, book.last_registered)
 
 
@@ -277,7 +278,8 @@ def renew(
     finished = finish_commits(context)
     plan = renewals(context, within_days)
     if not plan.sources:
-        return Renewed(plan, (), remarks=(*finished, *end_begun(context)))
+        runs_left = StoredRuns(context.adapters.store, context.issuer.issuer)
+        return Renewed(plan, (), remarks=(*finished, *end_begun(context, runs_left)))
     runs = list[Submitted]()
     errors = list[CardlinkError]()
     with context.sealer() as sealer:

@@ -211,7 +211,13 @@ def _refuse_unclear(request: Request) -> None:
 def _known(context: IssuerContext, run: StoredRun) -> _Known:
     """Return what the book has of a run."""
     book = read_book(context.adapters.store, context.issuer.issuer)
-    today = _today(context)
+    parts = [_known_of_part(part, run, _today(context)) for part in book.parts()]
+    replacing = pl.concat([part.replacing for part in parts])
+    return _Known(book, replacing, pl.concat([part.linked for part in parts]))
+
+
+def _known_of_part(book: Book, run: StoredRun, today: date) -> _Known:
+    """Return what a part of the book has of a run."""
     cards = book.cards(today)
     ending = ending_links(book, cards, today, today + timedelta(WITHIN))
     not_updated = book.not_updated(cards)
@@ -310,7 +316,8 @@ def _blocked(
     replaces = chosen.rows.filter(is_replaced)["row"]
     issues = pl.concat([as_sent(run, chosen.rows["row"]), identified(would_be["origin"], would_be)])
     book = known.book
-    of_cards = book.sent().join(issues, on=CARD_WITHOUT_TWIN, how="semi", maintain_order="left")
+    sent = book.of_holders(issues["holder"]).sent()
+    of_cards = sent.join(issues, on=CARD_WITHOUT_TWIN, how="semi", maintain_order="left")
     standing = active_attempts(of_cards, _today(context), family(run.id, registered))
     rows = with_twins(issues, book.attempts, run.id)
     is_replacing = pl.col("origin").is_in(replaces.implode())

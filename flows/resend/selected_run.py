@@ -12,6 +12,7 @@ from flows.runs.frames import shaped
 from flows.runs.identity import digest
 from flows.runs.keys import keys_of
 from flows.runs.store import Entry, ObjectMissingError, write_once
+from flows.runs.stored_runs import StoredRuns
 from flows.steps import Option, Sentence, Step
 from flows.submissions.build import Job
 from flows.submissions.extract_lookup import identify
@@ -77,4 +78,5 @@ def selection_job(
     today = local_day(context.adapters.now(), context.issuer.time_zone)
     plan = plan_selection(context, source.identity, today, selection)
     write_once(store, keys_of(plan.run).selection, parquet(rows.rows.sort("row")))
-    return Job(plan, source.entry, RowScope(selected=rows), (), retry_command, since=since)
+    runs = StoredRuns(store, context.issuer.issuer)
+    return Job(plan, source.entry, RowScope(selected=rows), (), retry_command, since, runs)

@@ -4,10 +4,11 @@ Of a card that was refused in several runs, the last one counts: its row there i
 """
 
 from collections.abc import Iterable
+from datetime import date
 
 import polars as pl
 
-from flows.book.book import read_book
+from flows.book.book import Book, read_book
 from flows.errors import OperatorError
 from flows.redaction import redact
 from flows.reports.unlinked import unlinked
@@ -38,6 +39,11 @@ def runs_to_resend(context: IssuerContext, selection: RowSelection) -> list[str]
     """
     today = local_day(context.adapters.now(), context.issuer.time_zone)
     book = read_book(context.adapters.store, context.issuer.issuer)
+    return newest_first(set().union(*(_of_part(part, selection, today) for part in book.parts())))
+
+
+def _of_part(book: Book, selection: RowSelection, today: date) -> set[str]:
+    """Return the runs that decided last about selected cards of a part of the book."""
     cards = book.cards(today)
     lacking = unlinked(cards).filter(pl.col("run") != "")
     pairs = lacking.select("run", "stage", "reason").unique().iter_rows()
@@ -46,7 +52,7 @@ def runs_to_resend(context: IssuerContext, selection: RowSelection) -> list[str]
         runs |= set(book.changes(cards)["run"])
     if selection.replacing:
         runs |= set(book.not_replaced(cards)["run"])
-    return newest_first(runs)
+    return runs
 
 
 def newest_first(runs: Iterable[str]) -> list[str]:

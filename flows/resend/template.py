@@ -1,11 +1,12 @@
 """The correction template: one line per refused row and reason, to be filled in."""
 
 from collections.abc import Iterator
+from datetime import date
 
 import polars as pl
 
 from flows.book.attempts import active
-from flows.book.book import read_book
+from flows.book.book import Book, read_book
 from flows.reports.bank_words import BankWords, words_of
 from flows.reports.lists import by_reason, with_actions
 from flows.reports.unlinked import without_link
@@ -66,18 +67,24 @@ def template_of_all_runs(context: IssuerContext) -> Iterator[pl.DataFrame]:
     today = local_day(context.adapters.now(), context.issuer.time_zone)
     store = context.adapters.store
     book = read_book(store, context.issuer.issuer)
-    cards = book.cards(today)
-    lacking = with_actions(without_link(cards)).filter(
-        (pl.col("action") == FIX) & pl.col("stage").is_in(["submit", "partner"])
-    )
-    newer = (book.not_updated(cards), refused_rows(context, book, cards))
-    rows = pl.concat([frame.select("run", "row") for frame in (lacking, *newer)]).unique()
+    parts = [_to_correct(context, part, today) for part in book.parts()]
+    rows = pl.concat(parts).unique()
     rows_of = {run: frame["row"] for (run,), frame in rows.group_by("run") if run}
     for run in newest_first(rows_of):
         is_waiting = pl.col("row").is_in(rows_of[run].implode())
         stored = StoredRun.by_id(store, run)
         words = words_of(stored)
         yield from (template(rows.filter(is_waiting), run, words) for rows in run_rows(stored))
+
+
+def _to_correct(context: IssuerContext, book: Book, today: date) -> pl.DataFrame:
+    """Return the rows (run, row) by which cards of a part of the book wait for a correction."""
+    cards = book.cards(today)
+    lacking = with_actions(without_link(cards)).filter(
+        (pl.col("action") == FIX) & pl.col("stage").is_in(["submit", "partner"])
+    )
+    newer = (book.not_updated(cards), refused_rows(context, book, cards))
+    return pl.concat([frame.select("run", "row") for frame in (lacking, *newer)])
 
 
 def template(rows: pl.DataFrame, run: str, words: BankWords) -> pl.DataFrame:

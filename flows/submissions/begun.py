@@ -27,6 +27,7 @@ from flows.runs.events import REPLACED, record_event
 from flows.runs.identity import canonical
 from flows.runs.keys import keys_of
 from flows.runs.stored_run import StoredRun
+from flows.runs.stored_runs import StoredRuns
 from flows.submissions.dismissals import dismissal, dismissals
 from schemas.records import Abandoned
 
@@ -126,17 +127,17 @@ def _is_worked_on(adapters: Adapters, begun: BegunRun) -> bool:
     return is_young and not was_claimed(adapters.store, claims)
 
 
-def end_begun(context: IssuerContext, own_run: str = "") -> tuple[str, ...]:
+def end_begun(context: IssuerContext, runs: StoredRuns, own_run: str = "") -> tuple[str, ...]:
     """End what no command will finish, apart from `own_run`; return a remark about each.
 
     Runs of selected rows are abandoned, and it is recorded by which run others are superseded.
+    `runs` may have been listed before: one that was begun since is not left yet.
     """
-    return tuple(_ended(context, own_run))
+    return tuple(_ended(context, runs, own_run))
 
 
-def _ended(context: IssuerContext, own_run: str) -> Iterator[str]:
-    plans = known_plans(context.adapters.store, context.issuer.issuer)
-    for begun in begun_runs(context, plans):
+def _ended(context: IssuerContext, runs: StoredRuns, own_run: str) -> Iterator[str]:
+    for begun in begun_runs(context, known_plans(runs)):
         run = _run(context, begun)
         if run.id == own_run:
             continue

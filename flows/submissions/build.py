@@ -44,6 +44,7 @@ class Job(NamedTuple):
     opened: Collection[str]
     retry_command: Step  # finishes it after a temporary failure
     since: int  # the last run that was registered when the rows were chosen
+    runs: StoredRuns  # those of the issuer, listed after the plan was written
     guarded: bool = True  # no card of a run registered later is sent
     expected: ExpectedOutcome | None = None  # another outcome is not committed
 
@@ -105,7 +106,7 @@ def build_run(
         parts = [] if publisher.has_given_up else ledger.finish()
         chunks = _all_published(plan, job.retry_command, publisher.finish())
     manifest = _manifest(plan, scan, chunks, parts)
-    nights = StoredRuns(context.adapters.store, context.issuer.issuer).nights_before(keys.run)
+    nights = job.runs.nights_before(keys.run)
     return Built(
         manifest,
         before=[night.read for night in nights],

@@ -17,6 +17,7 @@ from flows.runs.context import IssuerContext
 from flows.runs.errors import LedgerPurgedError
 from flows.runs.store import Entry, Store
 from flows.runs.stored_run import StoredRun
+from flows.runs.stored_runs import StoredRuns
 from flows.steps import counted
 from flows.submissions.gates import CHANGED_EXTRACT
 from flows.submissions.plan import dismiss_step, expected_run, runs_under_name, submit_step
@@ -77,7 +78,7 @@ def changed_extract(
 
 def _committed_under_name(store: Store, issuer: str, key: str) -> list[Manifest]:
     """Return the manifests of the runs of whole extracts with this name."""
-    manifests = [run.manifest for run in runs_under_name(store, issuer, key)]
+    manifests = [run.manifest for run in runs_under_name(StoredRuns(store, issuer), key)]
     return [manifest for manifest in manifests if manifest is not None]
 
 

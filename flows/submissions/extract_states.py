@@ -30,6 +30,7 @@ from flows.runs.store import (
     VerdictAwaitedError,
     VerdictRefusedError,
 )
+from flows.runs.stored_runs import StoredRuns
 from flows.runs.versions import read_document
 from flows.submissions.dismissals import dismissal, dismissals
 from flows.submissions.extract_lookup import identify
@@ -129,7 +130,7 @@ class _History(NamedTuple):
 def _read_history(context: IssuerContext, known: Iterable[KnownPlan] | None) -> _History:
     store = context.adapters.store
     issuer = context.issuer.issuer
-    every_plan = known_plans(store, issuer) if known is None else known
+    every_plan = known_plans(StoredRuns(store, issuer)) if known is None else known
     plans = [plan for plan in every_plan if plan.is_whole]
     by_name = defaultdict[str, list[KnownPlan]](list)
     by_content = defaultdict[str, list[KnownPlan]](list)

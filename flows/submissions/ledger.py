@@ -93,8 +93,10 @@ def _unsent(rows: pl.DataFrame, fate: pl.Expr, **cells: pl.Expr) -> pl.DataFrame
 
     Columns that are not among the `cells` are null.
     """
-    known = {"row": pl.col("row"), "line": pl.col("line"), "fate": fate, **cells}
     kinds = {name: kind for name, kind in dtypes().items() if name != "origin"}
+    if rows.is_empty():  # as most often
+        return pl.DataFrame(schema=kinds)
+    known = {"row": pl.col("row"), "line": pl.col("line"), "fate": fate, **cells}
     return rows.select(
         known.get(name, pl.lit(None)).cast(kind).alias(name) for name, kind in kinds.items()
     )

@@ -14,8 +14,9 @@ from flows.runs.context import IssuerContext
 from flows.runs.events import REPLACED, record_event
 from flows.runs.formats import PLANNED_BY, version_in
 from flows.runs.identity import canonical, digest, row_settings
-from flows.runs.store import Store, write_once
+from flows.runs.store import write_once
 from flows.runs.stored_run import StoredRun
+from flows.runs.stored_runs import StoredRuns
 from flows.runs.versions import RELEASE
 from flows.steps import REASON, WHY, Option, Sentence, Step, Values
 from flows.submissions.dismissals import dismissal, dismissals
@@ -50,19 +51,20 @@ class SettingsChangedError(OperatorError):
 
 
 def make_plan(
-    context: IssuerContext, source: SourceIdentity, inputs: RunInputs
+    context: IssuerContext, source: SourceIdentity, inputs: RunInputs, runs: StoredRuns
 ) -> tuple[Plan, tuple[str, ...]]:
     """Write the plan of an extract's run, or take over the one it has; with remarks.
 
     The run is found by the extract's digest, by key, since a listing may be late. Its plan keeps
     the business date, so that a rerun after midnight gives the same rows. The same reason for a new
-    run is the same new run: repeating a command sends nothing twice. DuplicateExtractError,
-    DismissedError, AbandonedError.
+    run is the same new run: repeating a command sends nothing twice. `runs` are listed after the
+    plan is written, so that of two processes that plan runs of one name the later one sees both.
+    DuplicateExtractError, DismissedError, AbandonedError.
     """
     expected_run(context, source, inputs)
     plan, stored = _planned(context, source, inputs)
     if stored is None:
-        return plan, _replaced(context, plan, inputs)
+        return plan, _replaced(context, plan, inputs, runs)
     planned = stored.model_copy(update={"source": source})
     if StoredRun.by_id(context.adapters.store, plan.run).finished() is None:
         return planned, ()
@@ -152,11 +154,10 @@ def requested_run(context: IssuerContext, source: SourceIdentity, inputs: RunInp
     return StoredRun.by_id(store, pick(context, source, chain, inputs).run)
 
 
-def runs_under_name(store: Store, issuer: str, key: str) -> list[StoredRun]:
+def runs_under_name(runs: StoredRuns, key: str) -> list[StoredRun]:
     """Return the runs of whole extracts with that key that have a plan, by business date."""
-    plans = known_plans(store, issuer)
-    runs = [plan.run for plan in plans if plan.key == key and plan.is_whole]
-    return [StoredRun.by_id(store, run) for run in runs]
+    named = [plan.run for plan in known_plans(runs) if plan.key == key and plan.is_whole]
+    return [StoredRun.by_id(runs.store, run) for run in named]
 
 
 def submit_step(key: str, **options: Values) -> Step:
@@ -171,14 +172,15 @@ def dismiss_step(key: str, *, undo: bool = False) -> Step:
     return Step("dismiss", issuer, name, undo=undo, reason=WHY)
 
 
-def _replaced(context: IssuerContext, plan: Plan, inputs: RunInputs) -> tuple[str, ...]:
+def _replaced(
+    context: IssuerContext, plan: Plan, inputs: RunInputs, runs: StoredRuns
+) -> tuple[str, ...]:
     """Record which runs a new plan replaces; return what an operator should know of earlier runs.
 
     Those are the runs of whole extracts with its name.
     """
-    store = context.adapters.store
     source = plan.source
-    same_name = runs_under_name(store, context.issuer.issuer, source.key)
+    same_name = runs_under_name(runs, source.key)
     changed_from = [run.id for run in same_name if run.planned().source.sha256 != source.sha256]
     remarks: list[str] = []
     if changed_from:

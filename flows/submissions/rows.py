@@ -9,7 +9,7 @@ why it is not sent.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import date
 from functools import cached_property, partial
 from typing import NamedTuple
@@ -59,6 +59,7 @@ from schemas.manifest import Layout, SourceIdentity
 from schemas.portal import CUID, MONTH, PAN, PROSE, YEAR
 from schemas.reasons import EXCLUDED, UNKNOWN_STATUS
 
+TOGETHER = 20_000  # selected rows that go along the route at once, about
 FIRST_ROWS = 5  # rows of which the lines are named, for each reason
 NAMELESS = "cardholder.cuid.missing"  # in a portfolio such a row would be sent again every night
 _REJECTED = pl.lit(ledger.REJECTED)
@@ -88,6 +89,29 @@ class Normalised(NamedTuple):
     known: pl.DataFrame
     texts: Texts
     lost: frozenset[str]
+
+
+def together(blocks: Iterable[Normalised]) -> Iterator[Normalised]:
+    """Yield blocks of selected rows as fewer, larger ones: in each there may be few of them."""
+    waiting: list[Normalised] = []
+    for block in blocks:
+        waiting.append(block)
+        if sum(block.rows.height for block in waiting) >= TOGETHER:
+            yield _joined(waiting)
+            waiting = []
+    if waiting:
+        yield _joined(waiting)
+
+
+def _joined(blocks: Sequence[Normalised]) -> Normalised:
+    rows = pl.concat([block.rows for block in blocks])
+    return Normalised(
+        rows,
+        pl.concat([block.unread for block in blocks], how="diagonal"),
+        pl.concat([block.known for block in blocks]),
+        texts_of(rows, {}, rows),
+        blocks[-1].lost,  # decided by all rows, where the first block has a sign of it
+    )
 
 
 class Validated(NamedTuple):

@@ -25,7 +25,7 @@ from flows.runs.context import IssuerContext
 from flows.runs.erased import erased_people
 from flows.runs.threads import prefetch
 from flows.submissions.row_scope import EVERY_ROW, RowScope
-from flows.submissions.rows import Route, Validated
+from flows.submissions.rows import Route, Validated, together
 from flows.submissions.sequence import out_of_sequence, sequence_number
 from flows.submissions.splitter import Splitter
 from schemas import ledger
@@ -93,7 +93,8 @@ class Scan:
         While a piece is used, the next block is validated and the one after it normalised; so close
         the generator if you stop early.
         """
-        normalised = prefetch(map(self.route.normalise, self._blocks()))
+        blocks = map(self.route.normalise, self._blocks())
+        normalised = prefetch(together(blocks) if self._selected else blocks)
         validated = prefetch(map(self.route.validate, normalised))
         with closing(normalised), closing(validated):
             yield from map(self._piece, validated)

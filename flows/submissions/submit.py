@@ -29,6 +29,7 @@ from flows.runs.probe import ensure_store_safe
 from flows.runs.sealing import Sealer
 from flows.runs.store import Entry
 from flows.runs.stored_run import StoredRun
+from flows.runs.stored_runs import StoredRuns
 from flows.steps import WHY, Sentence, Slot, Step
 from flows.submissions.begun import OVERTAKEN, abandon_left, end_begun
 from flows.submissions.build import ExpectedOutcome, Job, OnProgress, Progress, build_run
@@ -93,7 +94,8 @@ def submit(
 def settle(context: IssuerContext) -> tuple[str, ...]:
     """Finish or end what other commands have left, where there is nothing to submit."""
     ensure_store_safe(context)
-    return *finish_commits(context), *end_begun(context)
+    runs = StoredRuns(context.adapters.store, context.issuer.issuer)
+    return *finish_commits(context), *end_begun(context, runs)
 
 
 class _KnownCards(NamedTuple):
@@ -127,7 +129,8 @@ def prepare(
         changed = changed_extract(context, entry, source, inputs, cards.prior)
         if changed is not None:
             note(changed)
-    plan, remarks = make_plan(context, source, inputs)
+    runs = StoredRuns(context.adapters.store, context.issuer.issuer)
+    plan, remarks = make_plan(context, source, inputs, runs)
     job = Job(
         plan,
         entry,
@@ -135,6 +138,7 @@ def prepare(
         request.opened,
         submit_step(source.key, open=sorted(request.opened), new_run=plan.reason),
         since=cards.last_registered,
+        runs=runs,
         guarded=guarded,
         expected=request.expected,
     )
@@ -164,10 +168,11 @@ def execute(
     """
     with _abandoning_overtaken(context.adapters, job):
         submitted = _committed(context, job, sealer, on_progress)
-    remarks = (*submitted.remarks, *end_begun(context, job.plan.run))
+    remarks = (*submitted.remarks, *end_begun(context, job.runs, job.plan.run))
     is_whole = job.plan.selection is None
     with stage("book"):
-        keep_up_to_date(context, put_off=job.plan.run if is_whole else "")
+        put_off = job.plan.run if is_whole else ""
+        keep_up_to_date(context, put_off, runs=job.runs)
     return submitted._replace(remarks=remarks)
 
 
@@ -292,7 +297,7 @@ def refuse_resend(context: IssuerContext, request: Request) -> None:
     if requested_run(context, source, inputs).is_ended:  # a repetition: there will be no other run
         return
     any_day = not context.issuer.full_portfolio
-    for plan in known_plans(store, context.issuer.issuer):
+    for plan in known_plans(StoredRuns(store, context.issuer.issuer)):
         run = StoredRun.by_id(store, plan.run)
         is_repeated = plan.sha256 == source.sha256 and (any_day or plan.as_of == day)
         if not is_repeated or run.manifest is None:

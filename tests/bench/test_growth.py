@@ -77,9 +77,7 @@ READERS: dict[str, Callable[[Bench], object]] = {
     "survey": lambda bench: survey(bench.context),
     "programme": lambda bench: read_issuer(bench.context),
     "status": lambda bench: read_book(bench.store, "bank").runs.statuses(bench.runs),
-    "outbox": lambda bench: [
-        *outboxes(bench.runs, closed=known_runs.closed_runs(bench.store, "bank"))
-    ],
+    "outbox": lambda bench: [*outboxes(bench.runs, closed=known_runs.closed_runs(bench.runs))],
     "trace": lambda bench: trace(bench.context.adapters, "bank", "nobody"),
     "renewal": lambda bench: renewals(bench.context, 7),
     "metrics": lambda bench: write_metrics(bench.context),
@@ -156,7 +154,7 @@ def test_closed_runs_that_changed_or_whose_figures_are_damaged_are_read_again(
     monkeypatch.setattr(known_runs, "TOGETHER", 1)
     bench = grown(tmp_path / "store", 2)
     settle(bench, NEXT)
-    known = known_runs.known_runs(bench.store, "bank")
+    known = known_runs.known_runs(bench.runs)
     [first, second] = known.closed
     figures = {status.run: status for status in known.statuses(bench.runs)}
 
@@ -167,8 +165,8 @@ def test_closed_runs_that_changed_or_whose_figures_are_damaged_are_read_again(
     assert {second} == known.without(cuid)
     bench.context.adapters.store.create(f"bank/runs/{first}/events/1-noted-1.json", b"{}")
 
-    assert [second] == [*known_runs.closed_runs(bench.store, "bank")]
+    assert [second] == [*known_runs.closed_runs(bench.runs)]
     bench.store.replace("bank/book/closed.json", [b"{}"])
-    unread = known_runs.known_runs(bench.store, "bank")
+    unread = known_runs.known_runs(bench.runs)
     assert not unread.closed
     assert figures == {status.run: status for status in unread.statuses(bench.runs)}

@@ -21,7 +21,7 @@ MOMENT = timedelta(microseconds=1)
 def kept(folder: Path) -> tuple[Bench, Head]:
     """Return a bench after a night, and the head of its book."""
     bench, _ = after_a_night(folder)
-    keep_book(bench.store, "bank", DAY)
+    keep_book(bench.runs, DAY)
     return bench, read_head(bench.store, "bank", 0)
 
 

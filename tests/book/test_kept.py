@@ -27,6 +27,7 @@ from flows.runs.identity import canonical
 from flows.runs.keys import book, keys_of, transactions
 from flows.runs.outbox import move
 from flows.runs.store import StoreBusyError, StoreDeniedError
+from flows.runs.stored_runs import StoredRuns
 from flows.submissions.submit import Request, submit
 from tests.night import DAY, Bench, local_bench, made_once
 from tests.storms import FailingStore
@@ -104,7 +105,7 @@ def die_while_keeping(bench: Bench) -> None:
         return StoreBusyError(place="x", code="503") if len(written) > 1 else None
 
     with suppress(StoreBusyError):  # where there is as much to write
-        keep_book(FailingStore(bench.store, fail), "bank", DAY)
+        keep_book(StoredRuns(FailingStore(bench.store, fail), "bank"), DAY)
 
 
 def report(bench: Bench) -> None:
@@ -119,7 +120,7 @@ def report(bench: Bench) -> None:
 STEPS: dict[str, Callable[[Bench], object]] = {
     "answer": answer,
     "cancel": cancel,
-    "keep": lambda bench: keep_book(bench.store, "bank", DAY),
+    "keep": lambda bench: keep_book(bench.runs, DAY),
     "forget": lambda bench: forget_book(bench.store, "bank"),
     "die": die_while_keeping,
     "spoil head": spoil(HEAD),
@@ -176,7 +177,7 @@ def kept_objects(bench: Bench) -> dict[str, bytes]:
 
 def rebuild(bench: Bench) -> None:
     forget_book(bench.store, "bank")
-    keep_book(bench.store, "bank", DAY)
+    keep_book(bench.runs, DAY)
 
 
 def test_a_rebuild_writes_nothing_but_the_book_and_a_second_one_writes_the_same(
@@ -199,7 +200,7 @@ def test_a_rebuild_writes_nothing_but_the_book_and_a_second_one_writes_the_same(
 
 def test_a_rebuild_removes_what_no_ledger_has(tmp_path: Path) -> None:
     bench, run = after_a_night(tmp_path)
-    keep_book(bench.store, "bank", DAY)
+    keep_book(bench.runs, DAY)
     right = stands(bench)
     head = json.loads(bench.content(HEAD))
     invented = str(keys_of(run).run._replace(sha8="0badcafe"))
@@ -262,7 +263,7 @@ def test_the_page_of_a_run_is_written_by_whoever_keeps_the_book_after_its_submit
     by_ledger = read_book(bench.store, "bank").attempts
     has_page = keys_of(run).page in bench.snapshot()
 
-    keep_book(bench.store, "bank", DAY)
+    keep_book(bench.runs, DAY)
 
     assert not has_page
     assert by_ledger.equals(read_book(bench.store, "bank").attempts)
@@ -271,7 +272,7 @@ def test_the_page_of_a_run_is_written_by_whoever_keeps_the_book_after_its_submit
 
 def test_foreign_bytes_on_a_page_are_discarded(tmp_path: Path) -> None:
     bench, run = after_a_night(tmp_path)
-    keep_book(bench.store, "bank", DAY)
+    keep_book(bench.runs, DAY)
     before = stands(bench)
 
     bench.store.replace(keys_of(run).page, [b"not ours"])

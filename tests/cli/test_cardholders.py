@@ -55,7 +55,7 @@ def forge(bench: Bench) -> None:
 
 def test_a_book_that_was_wrong_is_right_after_a_rebuild_which_says_so(tmp_path: Path) -> None:
     bench = bank(tmp_path)
-    keep_book(bench.store, "bank", bench.now().date())
+    keep_book(bench.runs, bench.now().date())
     forge(bench)
     before = cardholders(Context(tmp_path), "bank").facts["issuers"][0]
 

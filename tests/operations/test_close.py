@@ -286,11 +286,11 @@ def test_a_decision_whose_command_died_before_its_report_is_reported_by_the_next
     bench, run = short
     with pytest.raises(StoreBusyError):
         close_break(unreporting(bench).context, run, "RESULT_SHORT", "", WHY)
-    [behind] = runs_behind(bench.context)
+    [behind] = runs_behind(bench.context, bench.runs)
 
     bench.ingest()
 
-    assert (run, []) == (behind.id, runs_behind(bench.context))
+    assert (run, []) == (behind.id, runs_behind(bench.context, bench.runs))
     assert [] == summary(bench, run)["breaks"]
 
 

@@ -256,11 +256,11 @@ def test_page_and_workbook_are_made_of_the_facts_the_trend_and_the_chunks(
     made_page, made_book = Noted("the page"), Noted(b"the book")
     monkeypatch.setattr(page, "run_page", made_page)
     monkeypatch.setattr(workbook, "run_workbook", made_book)
-    monkeypatch.setattr(rebuild, "_trend", lambda of, facts: [{"of": of, "facts": facts}])
+    monkeypatch.setattr(rebuild, "_trend", lambda of, _, facts: [{"of": of, "facts": facts}])
     chunks = pl.DataFrame({"chunk": [1, 2]})
     facts = {"run": run.id}
 
-    rebuild._write_pages(run, facts, chunks, "https://forms")
+    rebuild._write_pages(run, bench.runs, facts, chunks, "https://forms")
 
     reported = {**facts, "trend": [{"of": run, "facts": facts}]}
     assert [(reported, chunks, "https://forms")] == made_page.calls
@@ -280,7 +280,7 @@ def test_the_trend_has_the_last_runs_up_to_this_one(monkeypatch: pytest.MonkeyPa
     run = bench.stored(name(2, DAY))
     facts = {"verdict": "balanced", "rows": _rows(awaiting=3)}
 
-    trend = rebuild._trend(run, facts)
+    trend = rebuild._trend(run, bench.runs, facts)
 
     names = [name(1, days[1]), name(1, days[2]), name(1, DAY), name(2, DAY)]
     assert names == [status["run"] for status in trend]
@@ -313,4 +313,4 @@ def test_a_report_is_made_again_until_nothing_was_added_while_it_was_made(
 
     report: Any = rebuild.rebuild_lasting(context, run)
 
-    assert ("report 3", [(context, run)] * 3) == (report, calls)
+    assert ("report 3", [(context, run, None)] * 3) == (report, calls)

@@ -78,7 +78,7 @@ def fill(
 
 def to_send(bench: Bench) -> list[str]:
     """Return the corrections on the worklist."""
-    plans = [plan for plan in known_plans(bench.store, "bank") if plan.end == "committed"]
+    plans = [plan for plan in known_plans(bench.runs) if plan.end == "committed"]
     return [dict(work.fields)["name"] for work in unsent_corrections(bench.store, "bank", plans)]
 
 

@@ -86,7 +86,7 @@ def test_a_missing_extract_is_an_alert_by_the_learned_hour_and_a_silence_does_no
         arrived(bench.store, back, time(1))
     context = bench.context._replace(adapters=bench.context.adapters._replace(now=lambda: NOW))
 
-    causes = list(calendar_causes(context, NOW.date(), []))
+    causes = list(calendar_causes(context, bench.runs, NOW.date(), []))
 
     assert ["No extract for 2026-11-20 by 01:30 (UTC)"] == [cause.text for cause in causes]
 

@@ -17,6 +17,7 @@ import pytest
 from flows.adapters.local import LocalStore
 from flows.book.book import read_book
 from flows.book.kept import keep_book
+from flows.runs.stored_runs import StoredRuns
 from schemas.manifest import FACTS
 from tests.builders import quick
 from tests.stored.fields import TABLE, documents
@@ -122,7 +123,7 @@ def test_the_first_book_of_a_store_says_what_its_ledgers_say_and_writes_nothing_
     before = contents(bank)
     by_ledgers = read_book(store, "first-bank").cards(TODAY)
 
-    keep_book(store, "first-bank", TODAY)
+    keep_book(StoredRuns(store, "first-bank"), TODAY)
 
     written = {name for name, content in contents(bank).items() if before.get(name) != content}
     assert before.keys() <= contents(bank).keys()

@@ -36,7 +36,7 @@ def listed(bench: Bench) -> list[tuple[str, str, str]]:
     """Return what the worklist has beside the committed runs: the kind, the run, what to type."""
     return [
         (line.kind.name, line.run, str(line.first))
-        for line in lines(undecided(bench.context, known_plans(bench.store, "bank")))
+        for line in lines(undecided(bench.context, known_plans(bench.runs)))
     ]
 
 

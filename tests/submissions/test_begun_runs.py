@@ -58,7 +58,7 @@ def committed(bench: MemoryBench, run: str) -> str:
 
 
 def left(bench: MemoryBench) -> list[tuple[str, str, datetime, str]]:
-    return [_facts(begun) for begun in begun_runs(bench.context, known_plans(bench.store, "bank"))]
+    return [_facts(begun) for begun in begun_runs(bench.context, known_plans(bench.runs))]
 
 
 def _facts(begun: BegunRun) -> tuple[str, str, datetime, str]:
@@ -181,9 +181,9 @@ def test_nobody_has_decided_about_a_begun_run_unless_it_was_refused_or_dismissed
     record = Dismissal(at=NOON, by="a", reason="no", what="dismissed", key=other.key, size=1)
     bench.store.create(link(f"{dismissed(BANK)}{other.sha256}/", 1), canonical(record))
 
-    assert 4 == len(begun_runs(bench.context, known_plans(bench.store, "bank")))
+    assert 4 == len(begun_runs(bench.context, known_plans(bench.runs)))
     assert [name(2), name(4)] == [
-        begun.plan.run for begun in open_begun_runs(bench.context, known_plans(bench.store, "bank"))
+        begun.plan.run for begun in open_begun_runs(bench.context, known_plans(bench.runs))
     ]
 
 
@@ -196,7 +196,7 @@ def test_the_next_command_ends_what_no_command_will_finish_but_its_own_run() -> 
     other = SOURCE.model_copy(update={"sha256": "e" * 64})
     planned(bench, name(5), source=other)
 
-    remarks = end_begun(bench.context, name(3))
+    remarks = end_begun(bench.context, bench.runs, name(3))
 
     assert (
         f"run {name(2)} had been begun; run {name(1)} has its rows",
@@ -206,8 +206,10 @@ def test_the_next_command_ends_what_no_command_will_finish_but_its_own_run() -> 
     [event] = bench.stored(name(2)).events(REPLACED)
     assert name(1) == event["run"]
     assert LEFT == _record(bench, name(4)).reason
-    assert (f"run {name(3)} had been begun and is abandoned: {LEFT}",) == end_begun(bench.context)
-    assert () == end_begun(bench.context)
+    assert (f"run {name(3)} had been begun and is abandoned: {LEFT}",) == end_begun(
+        bench.context, bench.runs
+    )
+    assert () == end_begun(bench.context, bench.runs)
 
 
 def _record(bench: MemoryBench, run: str) -> Abandoned:

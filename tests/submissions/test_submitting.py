@@ -512,7 +512,7 @@ def job_of(bench: MemoryBench, selection: Selection | None) -> Job:
     """Return the job of a run that was planned and is not committed."""
     run = planned(bench, f"{BANK}-20261120-01234567", selection=selection)
     plan = bench.stored(run).planned()
-    return Job(plan, Entry("x", 1, NOON, ""), RowScope(), (), Step("submit"), since=0)
+    return Job(plan, Entry("x", 1, NOON, ""), RowScope(), (), Step("submit"), 0, bench.runs)
 
 
 @pytest.mark.parametrize("selection", [None, ROWS])
@@ -524,7 +524,9 @@ def test_a_run_ends_no_run_of_its_own_and_only_a_whole_extract_waits_for_its_pag
     committed: Any = submitting.Submitted(None, already=False)  # type: ignore[arg-type]  # not read
     waits: list[str] = []
     monkeypatch.setattr(submitting, "_committed", lambda *_: committed)
-    monkeypatch.setattr(submitting, "keep_up_to_date", lambda _, put_off: waits.append(put_off))
+    monkeypatch.setattr(
+        submitting, "keep_up_to_date", lambda _, put_off, runs: waits.append(put_off)
+    )
 
     done = submitting.execute(bench.context, job, MemorySealer())
 
@@ -654,3 +656,26 @@ def test_a_run_of_a_portfolio_for_a_date_that_was_given_counts_for_that_date() -
     with pytest.raises(SentTwiceError):
         refuse_resend(bench.context, Request(EXTRACT, NEXT, new_run="lost"))
     refuse_resend(bench.context, Request(EXTRACT, new_run="lost"))
+
+
+# What is listed
+
+
+def test_a_submit_lists_the_runs_before_its_plan_and_after_it_and_an_ingest_twice() -> None:
+    bench = memory_bench()
+    bench.submit(bench.drop(5, "bank-20261119.csv", seed=5))  # the book is kept by now
+    listed: list[tuple[str, str]] = []
+
+    def note(operation: str, key: str) -> None:
+        listed.append((operation, key))
+
+    watched = replace(bench, store=FailingStore(bench.store, note))  # type: ignore[arg-type]
+    name = bench.drop(5)
+
+    watched.submit(name)
+    by_submit = listed.count(("keys", f"{BANK}/runs/"))
+    bench.answer()
+    listed.clear()
+    watched.ingest()
+
+    assert (2, 2) == (by_submit, listed.count(("keys", f"{BANK}/runs/")))
