@@ -258,5 +258,5 @@ def _is_current(issues: pl.DataFrame) -> pl.Series:
     )
     is_newest = order.rank("ordinal").over(CARD) == pl.len().over(CARD)
     single = is_single(issues, CARD)  # most are; ranking a million takes 400 MB
-    others = issues.filter(~single).select(is_newest.fill_null(value=False)).to_series()
+    others = issues.filter(~single).select(is_newest).to_series()
     return single.scatter((~single).arg_true(), others)

@@ -261,6 +261,17 @@ def test_a_card_without_a_reissue_mark_is_the_card_that_had_one() -> None:
     assert [AWAITED, AWAITED, None] == found.to_list()
 
 
+def test_of_several_issues_one_whose_reissue_mark_is_unknown_is_any_of_its_expiration() -> None:
+    first = Card("a", "4242", "2712", 1, 1, 7)
+    unknown = first._replace(expiration="2812", reissue=None)
+    state = known([frame([Tried(first, "error", None), Tried(unknown, "awaiting", None)])])
+    wanted = [unknown._replace(reissue=9), unknown._replace(expiration="3012")]
+
+    found = state.suppressed(asked(wanted), TODAY, resend_policy(issuer(), TODAY))
+
+    assert [AWAITED, None] == found.to_list()
+
+
 def test_what_an_older_extract_says_otherwise_is_no_change() -> None:
     card = Card("a", "4242", "2712", 1, 1)
     world = [frame([Tried(card, "linked", TODAY + timedelta(days=60))])]
