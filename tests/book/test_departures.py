@@ -18,6 +18,7 @@ from flows.book.departures import Naming, WholeExtract, departures
 from flows.book.people import balance
 from flows.reports.unlinked import unlinked
 from flows.runs.cards import CARD_WITHOUT_TWIN
+from flows.runs.keys import book
 from schemas.portal import PAN
 from tests.book.test_kept import from_ledgers
 from tests.partner_api.town import Population, town
@@ -239,6 +240,7 @@ def test_a_card_that_was_replaced_has_left_and_its_holder_has_not(tmp_path: Path
 
     counted = balance(read_book(place.bench.store, "bank").cards(place.day))
 
+    assert f"{book('bank')}left.parquet" in place.bench.snapshot()
     assert {"a 4242": "left", "a 4444": "to upload", "b 4242": "linked"} == stands(place)
     assert {"to upload": 1, "linked": 1} == {
         state: number for state, number in counted.people.items() if number

@@ -12,7 +12,7 @@ from flows.book.attempts import ATTEMPT
 from flows.book.departures import DEPARTED, FOLLOWED, WholeExtract
 from flows.book.head import Head
 from flows.book.kept_departures import KeptDepartures
-from flows.book.kept_links import kept_links
+from flows.book.kept_links import KEPT, kept_links
 from flows.runs.identity import canonical, digest
 from flows.runs.keys import book
 from flows.runs.keys import kept_links as chain
@@ -73,4 +73,4 @@ def test_of_several_decisions_about_a_link_the_last_counts(
     for number, what in enumerate(decisions, start=1):
         store.create(f"{chain('bank')}{number:06d}.json", canonical(decision(what)))
 
-    assert stays == kept_links(store, "bank").height
+    assert (stays, KEPT) == (kept_links(store, "bank").height, kept_links(store, "bank").schema)
