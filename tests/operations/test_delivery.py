@@ -283,6 +283,8 @@ def test_a_delivery_that_is_not_there_is_named_with_its_receiver(
         confirm(bench.context, 7, "receipt", receiver)
 
     assert f"complete delivery 7{to}" == caught.value.fields["what"]
+    look = f"cardlink deliver bank{to.removeprefix(' to')} --dry-run"
+    assert look == str(caught.value.fields["command"])
 
 
 def test_no_record_of_a_delivery_holds_a_url(tmp_path: Path) -> None:
