@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -26,6 +27,7 @@ class _Open(NamedTuple):
 
     context: contexts.IssuerContext
     questions: list[partner_questions.Question]
+    finished: tuple[str, ...]  # commits that an interrupted command had begun
 
 
 @entry("questions", form="it writes a file on the machine of the person who sends it")
@@ -90,7 +92,8 @@ def answers(
 
     def of_issuer(name: str) -> list[_Open]:
         issuer_context = wire(context.folder, name, dry_run=dry_run)
-        return [_Open(issuer_context, partner_questions.open_questions(issuer_context))]
+        finished = () if dry_run else partner_questions.finish_interrupted(issuer_context)
+        return [_Open(issuer_context, partner_questions.open_questions(issuer_context), finished)]
 
     of_issuers, unread = context.each("", of_issuer)
     # before anything is decided: one answer that is none refuses the file
@@ -105,7 +108,9 @@ def answers(
         rows += [[*group, number] for group, number in done.applied.items()]
         refused += done.refused
     settled = len(filled_in) - sum(map(len, matched))
-    return _answered(rows, refused, settled, answers, dry_run=dry_run).beside(unread)
+    result = _answered(rows, refused, settled, answers, dry_run=dry_run)
+    finished = chain.from_iterable(issuer_questions.finished for issuer_questions in of_issuers)
+    return result._replace(shown=[*result.shown, *finished]).beside(unread)
 
 
 def _answered(

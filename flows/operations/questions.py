@@ -18,6 +18,7 @@ from flows.book.people import counted_cards
 from flows.book.standing import REFUSED
 from flows.errors import CardlinkError, OperatorError
 from flows.operations.break_decisions import close_break
+from flows.reports.behind import finish_reports
 from flows.reports.open_items import MISSING, ReportTerms, WaitingChunk
 from flows.reports.run_facts import run_facts
 from flows.resend.resubmission import Request
@@ -32,6 +33,7 @@ from flows.runs.store import read
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.steps import Sentence, Step
+from flows.submissions.commit import finish_commits
 from schemas.actions import ASK
 from schemas.breaks import KINDS, LOST, RESULT_SHORT
 
@@ -266,6 +268,13 @@ def matched(
             problem = f"question {question.id} has no answer of its choices"
             raise AnswersUnreadableError(file=file, problem=problem)
     return answered
+
+
+def finish_interrupted(context: IssuerContext) -> tuple[str, ...]:
+    """Finish the commits and reports that an interrupted command left; return what that was."""
+    finished = finish_commits(context)
+    finish_reports(context)
+    return finished
 
 
 def apply(

@@ -767,7 +767,7 @@ NOT_RECEIVED = _kind(
         (
             Choice(
                 "confirm",
-                "The issuer has it, and those before it.",
+                "The issuer has the newest, and those before it.",
                 Step("acknowledge", Slot("issuer"), confirm=Slot("number"), reason=RECEIPT),
                 widest="issuer",
             ),

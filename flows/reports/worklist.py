@@ -301,6 +301,7 @@ def _late_receipts(store: Store, issuer: Issuer, terms: ReportTerms) -> Iterator
     late = first_unconfirmed(store, issuer.issuer, within, terms.now)
     if late is not None:
         number, last, record = late
+        named = f"{number:06d}, the newest is {last:06d}" if last > number else f"{number:06d}"
         yield Work(
             due=record.at + within,
             kind=kinds.NOT_RECEIVED,
@@ -308,7 +309,7 @@ def _late_receipts(store: Store, issuer: Issuer, terms: ReportTerms) -> Iterator
             run=record.run,
             rows=sum(record.rows.values()),
             since=record.at,
-            fields=(("name", f"{number:06d}"), ("number", last)),
+            fields=(("name", named), ("number", last)),
         )
 
 

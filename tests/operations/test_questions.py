@@ -102,6 +102,22 @@ def test_answers_are_decisions_row_by_row_and_a_dry_run_changes_nothing(
 
 
 @pytest.mark.slow
+def test_answers_whose_command_died_in_its_commit_are_finished_by_the_same_command(
+    tmp_path: Path,
+) -> None:
+    answered(tmp_path)
+    file = filled(tmp_path, written(tmp_path), "lost", "", "send again")
+    cardlink(tmp_path, "answers", file, "--reason", "mail")
+    run = max((tmp_path / "store/bank/runs").iterdir(), key=lambda folder: folder.name)
+    (run / "manifest.json").unlink()
+
+    done = cardlink(tmp_path, "answers", file, "--reason", "mail")
+
+    assert f"the commit of run {run.name} had been begun, and is finished now" in done.stdout
+    assert (run / "manifest.json").exists()
+
+
+@pytest.mark.slow
 def test_an_answer_about_a_row_that_we_did_not_send_closes_its_break(
     bank: Bench, tmp_path: Path
 ) -> None:
