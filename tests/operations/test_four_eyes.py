@@ -12,11 +12,15 @@ from flows.operations.four_eyes import (
     ApprovalError,
     Command,
     NobodyError,
+    _changed_files,
+    _versions,
     carrying_out,
     open_requests,
     request,
 )
 from flows.runs.audit_trail import audited
+from flows.runs.keys import corrections, extracts, results
+from tests.memory_bench import memory_bench
 from tests.night import NOON, Bench, local_bench
 
 MOMENT = timedelta(microseconds=1)
@@ -93,3 +97,27 @@ def test_nobody_makes_or_carries_out_a_request(tmp_path: Path, name: str) -> Non
         request(bench.context, command(name))
     with pytest.raises(NobodyError), carrying_out(bench.context, number, command(name)):
         pass
+
+
+def test_a_file_that_was_replaced_came_or_went_since_the_request_is_named() -> None:
+    before = {"a.csv": "1", "b.csv": "1", "d.csv": "1"}
+    after = {"a.csv": "2", "c.csv": "1", "d.csv": "1"}
+
+    assert "a.csv is replaced, b.csv is gone, c.csv is new" == _changed_files(before, after)
+    assert "" == _changed_files(before, before)
+
+
+def test_the_files_of_a_request_are_looked_for_where_the_issuer_the_partner_and_operators_drop_them() -> (
+    None
+):
+    bench = memory_bench()
+    keys = [f"{place('bank')}x.csv" for place in (extracts, corrections, results)]
+    for key in [*keys, f"{extracts('bank')}other.txt"]:
+        bench.store.create(key, b"x")
+
+    named = command("ann")._replace(files=("x.csv",), local={"y.csv": "2"})
+    every = command("ann")._replace(files=("",))
+
+    assert {*keys, "y.csv"} == set(_versions(bench.context, named))
+    assert {*keys[:2], f"{extracts('bank')}other.txt"} == set(_versions(bench.context, every))
+    assert {} == _versions(bench.context, command("ann"))
