@@ -16,7 +16,7 @@ from flows.operations.alert_history import watch
 from flows.operations.history import history
 from flows.operations.link_changes import CHANGED
 from flows.operations.metrics import write_metrics
-from flows.operations.purge import plan_purge, purge
+from flows.operations.purge import _delivered_links, plan_purge, purge
 from flows.operations.remediation import abandon
 from flows.reports.across import reconcile_runs
 from flows.reports.cardholder_trace import trace
@@ -33,6 +33,7 @@ from flows.submissions.submit import Submitted
 from schemas.records import Delivery, SingleAnswered, SingleAsked
 from schemas.tables import parquet
 from tests.builders import quick
+from tests.memory_bench import memory_bench
 from tests.night import BANK, Bench, local_bench
 from tests.operations.retention import (
     SOURCES,
@@ -281,6 +282,20 @@ def test_delivered_links_go_with_the_ledgers_term_and_the_records_of_the_deliver
 
     assert ((), links) == (young.lots, deleted(due))
     assert records == {entry.key for entry in bench.store.keys("bank/deliveries/")}
+
+
+def test_delivered_links_go_from_the_moment_on_to_which_their_term_runs() -> None:
+    bench = memory_bench()
+    key = "bank/deliveries/000001/links.csv"
+    bench.store.create(key, b"")
+    [entry] = bench.store.keys(key)
+
+    due = [
+        _delivered_links(bench.context, entry.modified + timedelta(microseconds=late))
+        for late in (-1, 0, 1)
+    ]
+
+    assert [[], [entry], [entry]] == due
 
 
 def test_links_asked_for_from_no_run_go_with_the_ledgers_term_unless_nobody_knows_what_came_of_them(

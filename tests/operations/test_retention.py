@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flows.book.known_runs import ClosedRun
 from flows.operations.retention import (
     End,
     Kept,
     RunState,
+    closed_state,
     open_reasons,
     part_of,
     verdict,
@@ -19,6 +21,7 @@ from flows.operations.retention import (
 from flows.runs.chunks import OutboxChunk
 from flows.runs.events import last_answer
 from flows.runs.keys import RunId, RunKeys
+from flows.runs.store import Entry
 from schemas.issuer import Issuer
 from schemas.manifest import ManifestChunk
 from schemas.records import PARTS, Part
@@ -66,6 +69,22 @@ def test_a_part_is_due_from_the_moment_its_term_ends(part: Part, days: int) -> N
 
     why = f"{part}_days = {days}: not before {end:%Y-%m-%d}"
     assert [Kept(why, end.date()), None] == told
+
+
+@pytest.mark.parametrize(("since", "counts"), [(NOON, NOON), (None, NOON + timedelta(days=2))])
+def test_a_closed_run_counts_from_its_last_answer_or_object_and_until_its_last_link(
+    since: datetime | None, counts: datetime
+) -> None:
+    ends = {"2027-01-20": 1, "2027-02-20": 1, "2027-01-21": 1, "": 1}
+    closed = ClosedRun(verdict="balanced", rows={}, chunks=1, submit={}, expires=ends, since=since)
+    entries = [
+        Entry(RUN.report(name), 1, NOON + timedelta(days=days), "v")
+        for name, days in (("summary.json", 0), ("links.csv", 2), ("errors.csv", 1))
+    ]
+
+    state = closed_state(closed, RUN, entries)
+
+    assert RunState(counts, (), date(2027, 2, 20)) == state
 
 
 def test_a_ledger_stays_until_the_day_after_the_last_of_its_links() -> None:
