@@ -15,26 +15,30 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flows.book import kept
+from flows.book.attempts import ATTEMPT
 from flows.book.book import read_book
-from flows.book.head import CODE, forget_book, generation, head_key
+from flows.book.head import CODE, Head, Page, forget_book, generation, head_key
 from flows.book.kept import keep_book
 from flows.operations.delivery import deliver
 from flows.partner_api.follow_links import follow_links
 from flows.runs.audit_trail import audited
 from flows.runs.context import overlaid
 from flows.runs.frames import write_parquet
-from flows.runs.identity import canonical
+from flows.runs.identity import canonical, digest
 from flows.runs.keys import book, keys_of, transactions
 from flows.runs.outbox import move
 from flows.runs.store import StoreBusyError, StoreDeniedError
 from flows.runs.stored_runs import StoredRuns
 from flows.submissions.submit import Request, submit
+from schemas.tables import parquet
+from tests.memory import MemoryStore
 from tests.night import DAY, Bench, local_bench, made_once
 from tests.storms import FailingStore
 
 HEAD = f"{book('bank')}head.json"
 SETTLED = f"{book('bank')}settled.parquet"
 STAGES = f"{book('bank')}stages.json"
+KEPT_ROWS = parquet(pl.DataFrame([{"turn": 1}, {"turn": 2}], ATTEMPT))
 
 
 def with_trail(folder: Path) -> Bench:
@@ -311,6 +315,22 @@ def test_a_store_that_does_not_let_the_book_be_written_costs_a_night_nothing(
 
     assert 6 == done.manifest.counts.submitted
     assert "The book was not brought up to date" in caplog.text
+
+
+@pytest.mark.parametrize(("content", "rows"), [(KEPT_ROWS, 2), (b"not ours", 1), (None, 1)])
+def test_settled_attempts_are_put_together_anew_where_what_is_kept_is_not_that(
+    monkeypatch: pytest.MonkeyPatch, content: bytes | None, rows: int
+) -> None:
+    keeper = object.__new__(kept._Keeper)
+    page = Page(objects="x", turn=1, committed=True, settled=True)
+    keeper._store, keeper._issuer, keeper._pages = MemoryStore(), "bank", {"r": page}
+    keeper._kept, keeper._settled_fits = Head(settled=digest(KEPT_ROWS)), True
+    anew = pl.DataFrame([{"turn": 1}], ATTEMPT)
+    monkeypatch.setattr(kept._Keeper, "_frames_of", lambda *_: [anew])
+    if content is not None:
+        keeper._store.create(SETTLED, content)
+
+    assert rows == keeper._settled().height
 
 
 def test_what_is_kept_is_not_read_again(tmp_path: Path) -> None:
