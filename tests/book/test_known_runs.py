@@ -10,11 +10,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from flows.book import known_runs
 from flows.book.head import Head, with_plans
-from flows.book.known_runs import KeptRuns, KnownRuns, closed_run
+from flows.book.known_runs import ClosedRun, KeptRuns, KnownRuns, closed_run
 from flows.operations.purge import purge
 from flows.operations.retention import closed_state, state_of
 from flows.reports.run_facts import facts_of
@@ -176,3 +177,14 @@ def test_a_run_whose_report_was_written_anew_is_looked_at_again(
     after = kept_runs(bench, head).keep(head, [run] if is_reported else [])
 
     assert verdict == kept_runs(bench, after).read().closed[run].verdict
+
+
+def test_the_links_of_closed_runs_are_those_of_the_runs_whose_rows_are_kept() -> None:
+    figures = ClosedRun(verdict="balanced", rows={}, chunks=1, submit={})
+    closed = {"r1": figures.model_copy(update={"has_rows": True}), "r2": figures}
+    links = [("r1", 1, 7), ("r1", 2, None), ("r2", 1, 8)]
+    rows = pl.DataFrame(links, ["run", "row", "link"], orient="row")
+
+    known = KnownRuns({}, closed, lambda: rows)
+
+    assert [("r1", 1, 7)] == known.links().rows()

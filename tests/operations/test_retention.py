@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -13,6 +15,7 @@ from flows.operations.retention import (
     End,
     Kept,
     RunState,
+    _committed_state,
     closed_state,
     open_reasons,
     part_of,
@@ -22,6 +25,7 @@ from flows.runs.chunks import OutboxChunk
 from flows.runs.events import last_answer
 from flows.runs.keys import RunId, RunKeys
 from flows.runs.store import Entry
+from flows.runs.stored_run import StoredRun
 from schemas.issuer import Issuer
 from schemas.manifest import ManifestChunk
 from schemas.records import PARTS, Part
@@ -85,6 +89,23 @@ def test_a_closed_run_counts_from_its_last_answer_or_object_and_until_its_last_l
     state = closed_state(closed, RUN, entries)
 
     assert RunState(counts, (), date(2027, 2, 20)) == state
+
+
+@pytest.mark.parametrize(("clocks", "since"), [((), 0), ((3, 2), 2)])
+def test_a_run_without_an_answer_counts_from_its_first_chunk_or_without_any_from_its_commit(
+    clocks: tuple[int, ...], since: int
+) -> None:
+    sealed = ManifestChunk(number=1, name="c1", rows=9, bytes=1, sha256="")
+    chunks = [
+        OutboxChunk(str(RUN.run), sealed, "cancelled", NOON, NOON + timedelta(days=days))
+        for days in clocks
+    ]
+    run = SimpleNamespace(outbox=chunks, keys=RUN, events=list, summary=None)
+    entries = [Entry(RUN.manifest, 1, NOON, "v")]
+
+    state = _committed_state(cast(StoredRun, run), entries)
+
+    assert RunState(NOON + timedelta(days=since)) == state
 
 
 def test_a_ledger_stays_until_the_day_after_the_last_of_its_links() -> None:
