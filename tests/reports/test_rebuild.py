@@ -21,6 +21,7 @@ from flows.reports.tally import Tally, add
 from flows.results.row_states import STATES
 from flows.runs.outbox import move
 from flows.runs.stored_run import StoredRun
+from flows.runs.stored_runs import StoredRuns
 from flows.runs.versions import RELEASE
 from schemas.breaks import Break
 from schemas.records import Closing
@@ -286,6 +287,26 @@ def test_the_trend_has_the_last_runs_up_to_this_one(monkeypatch: pytest.MonkeyPa
     assert names == [status["run"] for status in trend]
     assert [str(day) for day in (days[1], days[2], DAY, DAY)] == [one["as_of"] for one in trend]
     assert ("balanced; 3 rows still wait", 3) == (trend[-1]["state"], trend[-1]["awaiting"])
+
+
+@pytest.mark.parametrize("is_listed", [False, True])
+def test_the_trend_is_of_the_runs_that_were_listed_or_of_all_of_the_issuer(
+    monkeypatch: pytest.MonkeyPatch, is_listed: bool
+) -> None:
+    bench, run = night()
+    trends: list[StoredRuns] = []
+    listed = bench.runs if is_listed else None
+
+    def note(run: StoredRun, runs: StoredRuns, facts: object) -> list[str]:
+        trends.append(runs)
+        return []
+
+    monkeypatch.setattr(rebuild, "_trend", note)
+    rebuild.rebuild_lasting(bench.context, run, listed)
+
+    [runs] = trends
+    assert (run.store, BANK) == (runs.store, runs.issuer)
+    assert is_listed == (runs is listed)
 
 
 def _rows(**figures: int) -> Mapping[str, int]:
