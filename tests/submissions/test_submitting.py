@@ -14,6 +14,7 @@ import pytest
 from flows.errors import CardlinkError
 from flows.runs.claim import OLD, ClaimedError, Lease
 from flows.runs.commits import OvertakenError
+from flows.runs.context import IssuerContext
 from flows.runs.errors import AbandonedError
 from flows.runs.events import REFUSED
 from flows.runs.identity import canonical, digest
@@ -21,6 +22,7 @@ from flows.runs.keys import RunId, extracts, keys_of, submissions
 from flows.runs.outbox import move
 from flows.runs.sealing import Sealer, Warned
 from flows.runs.store import Entry, StoreFullError
+from flows.runs.stored_runs import StoredRuns
 from flows.steps import Step
 from flows.submissions import submit as submitting
 from flows.submissions.begun import LEFT, OVERTAKEN, abandon_left
@@ -679,3 +681,27 @@ def test_a_submit_lists_the_runs_before_its_plan_and_after_it_and_an_ingest_twic
     watched.ingest()
 
     assert (2, 2) == (by_submit, listed.count(("keys", f"{BANK}/runs/")))
+
+
+def test_what_others_left_and_the_book_are_looked_for_in_the_runs_that_were_listed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = memory_bench()
+    handed: list[StoredRuns] = []
+
+    def note(context: IssuerContext, *_: str, runs: StoredRuns) -> None:
+        handed.append(runs)
+
+    def end_none(context: IssuerContext, runs: StoredRuns, own_run: str = "") -> tuple[str, ...]:
+        note(context, runs=runs)
+        return ()
+
+    monkeypatch.setattr(submitting, "end_begun", end_none)
+    monkeypatch.setattr(submitting, "keep_up_to_date", note)
+
+    submitting.settle(bench.context)
+    bench.submit(bench.drop(5))
+
+    left, *submitted = handed
+    assert (bench.store, "bank") == (left.store, left.issuer)
+    assert submitted[0] is submitted[1]
