@@ -59,3 +59,16 @@ def test_a_delivery_that_is_not_stored_any_more_is_not_known_any_more() -> None:
 
     assert ({}, 0) == (dict(read.known), read.changes.height)
     assert read_deliveries(MemoryStore(), "bank", NO_DELIVERIES) is NO_DELIVERIES
+
+
+def test_a_delivery_whose_objects_are_as_they_were_is_not_read_again() -> None:
+    store = MemoryStore()
+    key = "bank/deliveries/000001/received"
+    store.create(key, b"")
+
+    kept = read_deliveries(store, "bank", NO_DELIVERIES)
+
+    assert 1 == len(kept.known)
+    assert read_deliveries(store, "bank", kept) is kept
+    store.replace(key, [b"other"])
+    assert read_deliveries(store, "bank", kept) is not kept
