@@ -42,7 +42,7 @@ def lived(
             place.clock.begin_night(_days_until(night, place.plan))
             for bank in life.banks:
                 _night(life, bank, night)
-            place.clock.hour = max(place.clock.hour, 9)
+            place.clock.begin_morning()
             for bank in life.banks:
                 _morning(life, bank)
             _day(life, night)
