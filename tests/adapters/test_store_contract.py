@@ -273,24 +273,20 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(
-    "key", [*REFUSED, "x" * 201, "x/" * 450 + "x"], ids=lambda key: ascii(key)[:20]
-)
 @pytest.mark.parametrize("operation", ["create", "replace", "open", "delete"])
 def test_a_key_that_could_leave_the_root_is_refused(
-    cleaned: CleanableStore, operation: str, key: str
+    cleaned: CleanableStore, operation: str
 ) -> None:
-    store = cleaned
-
-    act: dict[str, Callable[[], bool | Source | None]] = {
-        "create": lambda: store.create(key, b""),
-        "replace": lambda: store.replace(key, [b""]),
-        "open": lambda: store.open(key),
-        "delete": lambda: store.delete(key),
+    act: dict[str, Callable[[str], bool | Source | None]] = {
+        "create": lambda key: cleaned.create(key, b""),
+        "replace": lambda key: cleaned.replace(key, [b""]),
+        "open": cleaned.open,
+        "delete": cleaned.delete,
     }
 
-    with pytest.raises(KeyRefusedError):
-        act[operation]()
+    for key in [*REFUSED, "x" * 201, "x/" * 450 + "x"]:
+        with pytest.raises(KeyRefusedError):
+            act[operation](key)
 
 
 @pytest.mark.parametrize("prefix", ["/", "/etc/", "../", "a//", "a/../"])

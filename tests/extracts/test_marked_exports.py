@@ -15,6 +15,7 @@ from flows.extracts.status import UndecidedStatusError
 from schemas.issuer import Issuer
 from schemas.portal import PAN
 from schemas.reference import toml
+from tests.builders import quick
 from tests.extracts.marked_exports import MARKS, Marked, marked
 from tests.extracts.test_guess import REST
 from tests.night import DAY
@@ -45,7 +46,7 @@ def answer(name: str, header: str, draft: Draft) -> Draft:
     return draft.answered(doubt, dated[0] if dated else toml(lists))
 
 
-@pytest.mark.parametrize("name", MARKS)
+@pytest.mark.parametrize("name", quick(10, [*MARKS]))
 def test_nothing_is_sent_before_the_bank_s_marks_are_answered_and_no_ended_card_after(
     name: str,
 ) -> None:

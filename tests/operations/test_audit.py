@@ -121,7 +121,7 @@ def mutate(objects: dict[str, bytes], chance: random.Random) -> set[str]:
             return {put}
 
 
-@pytest.mark.parametrize("seeds", quick(1, [range(100), range(100, MUTATIONS)]), ids=str)
+@pytest.mark.parametrize("seeds", quick(1, [range(40), range(40, MUTATIONS)]), ids=str)
 def test_every_mutation_of_a_random_kind_is_found_and_a_touched_object_is_named(
     lived: dict[str, bytes], seeds: range
 ) -> None:

@@ -146,7 +146,7 @@ def test_what_is_changed_or_removed_after_a_proof_is_found_as_without_it(
     assert bool(expected) or part == "/report/rows/"  # a report without rows hands out no link
 
 
-@pytest.mark.parametrize("seeds", quick(1, [range(40), range(40, MUTATIONS)]), ids=str)
+@pytest.mark.parametrize("seeds", quick(1, [range(15), range(15, MUTATIONS)]), ids=str)
 def test_random_mutations_after_a_proof_are_found_as_without_it(
     lived: Objects, seeds: range
 ) -> None:
