@@ -117,7 +117,7 @@ def test_an_extract_that_was_removed_and_is_listed_still_is_named_and_begins_not
     with pytest.raises(ObjectMissingError) as gone:
         RemovedStore.of(bench, "bank/extracts/bank-20261120.csv").submit("bank-20261120.csv")
 
-    assert "Where it was listed, it was removed since" in str(gone.value)
+    assert "If it was listed, it has been removed since" in str(gone.value)
     assert [] == list(bench.store.keys("bank/runs/"))
 
 

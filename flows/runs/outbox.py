@@ -29,11 +29,11 @@ class ChunkStateError(OperatorError):
 
 
 class FetchUnnamedError(OperatorError):
-    """Chunks of all runs of an issuer were uploaded, and not said which: the folder has them."""
+    """Chunks of any run of an issuer are to be recorded as uploaded, and no folder says which."""
 
-    message = "Which chunks of {issuer} are uploaded is not said. Nothing was recorded."
+    message = "No folder says which chunks of {issuer} were uploaded. Nothing was recorded."
     next_step = Sentence(
-        "Name the folder that they were copied to: {done}",
+        "Name the folder that they were fetched to: {done}",
         done=Step("upload", Slot("issuer"), to=FOLDER, done=True),
     )
 

@@ -140,8 +140,8 @@ class ObjectMissingError(OperatorError):
 
     message = "There is no {key}."
     next_step = (
-        "Where it was listed, it was removed since: run {same_command} again. Otherwise check the "
-        "name, and the store and prefix in the configuration."
+        "If it was listed, it has been removed since: run {same_command} again. Otherwise check "
+        "the name, and the store and prefix in the configuration."
     )
 
 
