@@ -92,7 +92,7 @@ def reconcile(
     files = _distinct(outcomes)
     decided = decided_rows(closings).join(numbered.rows.select("row", "spot"), on="row")
     answered = with_erased(_answers(files, numbered), numbered)
-    received = _without_cut_rows(_expired(_union(answered), today), files)
+    received = _without_cut(_expired(_union(answered), today), files)
     answers = decided_answers(received, decided)
     settled = answers.filter((pl.col("state") != BROKEN) & pl.col("spot").is_not_null())
     conflicts = conflicting_rows(settled, decided, closings)
@@ -252,18 +252,23 @@ def _expired(answers: pl.DataFrame, today: date) -> pl.DataFrame:
     )
 
 
-def _without_cut_rows(answers: pl.DataFrame, files: Sequence[Attributed]) -> pl.DataFrame:
-    """Leave out the row in the middle of which a file ends, where another file has its answer."""
-    cut = [number for number, file in enumerate(files) if TRUNCATED in file.problems]
-    if not cut:
+def _without_cut(answers: pl.DataFrame, files: Sequence[Attributed]) -> pl.DataFrame:
+    """Leave out what is cut where another row has it whole.
+
+    That is the row in the middle of which a file ends, and a link that is cut.
+    """
+    truncated = [number for number, file in enumerate(files) if TRUNCATED in file.problems]
+    is_cut_link = pl.col("trouble") == breaks.LINK_CUT
+    if not truncated and answers.filter(is_cut_link).is_empty():
         return answers
-    settled = answers.filter(pl.col("state") != BROKEN)["spot"].drop_nulls()
     is_last = pl.col("position") == pl.col("position").max().over("file")
     is_empty = pl.col("trouble") == breaks.NEITHER_URL_NOR_ERROR
-    is_cut = (
-        pl.col("file").is_in(cut) & is_last & is_empty & pl.col("spot").is_in(settled.implode())
-    )
-    return answers.filter(~is_cut.fill_null(value=False))
+    is_cut_row = pl.col("file").is_in(truncated) & is_last & is_empty
+    settled = answers.filter(pl.col("state") != BROKEN).drop_nulls("spot")
+    is_settled = pl.col("spot").is_in(settled["spot"].implode())
+    is_linked = pl.col("spot").is_in(settled.filter(state=LINKED)["spot"].implode())
+    is_whole_elsewhere = (is_cut_row & is_settled) | (is_cut_link & is_linked)
+    return answers.filter(~is_whole_elsewhere.fill_null(value=False))
 
 
 def _rows(

@@ -263,6 +263,19 @@ def test_a_damaged_file_is_only_noticed_once_its_chunk_came_whole() -> None:
     assert [True, False] == [each.notice for each in settled.breaks]
 
 
+@pytest.mark.parametrize("name", ["download.csv", "again.csv"])
+def test_a_cut_link_is_no_break_once_its_row_has_a_whole_link(name: str) -> None:
+    rows = [link(1), link(2), ("c-3", "0003", "https://links.exa", "", "")]
+    cut = result(rows, "download.csv")._replace(open_ended=True)
+    refused = result([refusal(3), link(4), link(5)], name)
+    whole = result([link(3), link(4), link(5)], name)
+
+    assert breaks.LINK_CUT in names(reconciled(cut))
+    assert breaks.LINK_CUT in names(reconciled(cut, refused))
+    assert [] == names(reconciled(cut, whole))
+    assert {"linked": 5, AWAITING: 5} == states(reconciled(cut, whole))
+
+
 def test_swapped_and_merged_files_are_noticed_and_balance() -> None:
     second = [link(at) for at in range(6, 11)]
     swapped = reconciled(result(WHOLE, f"{RUN}-00002.csv"), result(second, f"{RUN}-00001.csv"))
