@@ -67,6 +67,13 @@ class FileUnreadableError(OperatorError):
     next_step = "Correct the path or its permissions."
 
 
+class FileUnusableError(OperatorError):
+    """A file or folder that a command is told to read or write cannot be."""
+
+    message = "{file} ({purpose}) cannot be read or written: {reason}."
+    next_step = "Correct the path or its permissions."
+
+
 class FileThereError(OperatorError):
     """The command would overwrite a file."""
 

@@ -10,12 +10,14 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Concatenate, Generic, ParamSpec
 
 from flows.commands import on_first_use
 from flows.commands.context import Context
 from flows.commands.form import Form
+from flows.commands.named_files import usable_files
 from flows.commands.parameters import Field
 from flows.commands.result import Result
 from flows.commands.second_person import run_by_two
@@ -96,10 +98,19 @@ class Entry(Generic[P]):
         """Run its function with these values of its parameters, whoever acts."""
         run: Callable[..., Result] = self.run
         about = {name: values[name] for name in SUBJECTS if values.get(name)}
-        with one_command(), stage(f"cardlink {self.name}", **about) as note:
+        files = usable_files(self._named_files(values))
+        with files, one_command(), stage(f"cardlink {self.name}", **about) as note:
             result = run(context, **values)
             note(exit_code=result.exit_code)
         return self._rehearsed(result, values) if values.get("dry_run") else result
+
+    def _named_files(self, values: Mapping[str, Any]) -> dict[str, Path]:
+        """Return the files and folders that these values name, by option or placeholder."""
+        named = {
+            (each.field.metavar or "FILE") if each.argument else each.option: values.get(each.name)
+            for each in parameters_of(self.run)
+        }
+        return {name: path for name, path in named.items() if isinstance(path, Path)}
 
     def _rehearsed(self, result: Result, values: Mapping[str, Any]) -> Result:
         """Return what came of a dry run: what is next is the command itself, if that would pass.

@@ -20,7 +20,7 @@ from flows.commands.parameters import DryRun, Field, Issuer, Number, Reason, Run
 from flows.commands.private_files import write_whole
 from flows.commands.result import Result, Table, artifact
 from flows.commands.sent_runs import upload_step
-from flows.configuration import load_issuer
+from flows.configuration import load_issuer, read_file
 from flows.steps import FOLDER, Step, counted
 from flows.wiring import edges, now, wire
 
@@ -192,10 +192,10 @@ def _uploaded_of_run(
 
 def _fetched(issuer_context: contexts.IssuerContext, folder: Path) -> dict[str, list[int]]:
     """Return the waiting chunks that were fetched to a folder, by run."""
-    sums = (folder / outbox.SUMS).read_text("utf-8")
+    sums = read_file(folder / outbox.SUMS, "the list of the chunks that were copied there")
     issuer = issuer_context.issuer.issuer
     runs = stored_runs.StoredRuns(issuer_context.adapters.store, issuer)
-    return outbox.fetched_by_run(runs, sums, known_runs.closed_runs(runs))
+    return outbox.fetched_by_run(runs, sums.decode(), known_runs.closed_runs(runs))
 
 
 def _all_moved(issuer: str, moved: Sequence[Result], dry_run: bool) -> Result:
