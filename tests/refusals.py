@@ -19,6 +19,7 @@ from tests.torture.acts import TAKEN_BACK
 INSTEAD = {
     "CommittedError": "what was sent cannot be abandoned: what is left of it is cancelled",
     "NotFoundError": "shows what there is",
+    "AnswersUnreadableError": "the file is filled in once more",
     "NothingToProbeError": "asks for what there is",
 }
 NO_RUN = "bank-20261120-01234567"

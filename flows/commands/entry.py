@@ -46,13 +46,15 @@ class Entry(Generic[P]):
     """A command: its name on the command line, its function, and its form or why it has none.
 
     `second` are the acts that may need a second person, each with the parameter that makes the
-    command one, or the parameter and its value; "" where it always is.
+    command one, or the parameter and its value; "" where it always is. `records`: it records
+    something, though it needs no reason and has no form.
     """
 
     name: str
     run: Callable[Concatenate[Context, P], Result]
     form: Form | str
     second: Mapping[settings.Act, str] = field(default_factory=dict)
+    records: bool = False
 
     def __call__(self, context: Context, *args: P.args, **options: P.kwargs) -> Result:
         """Run the command in the name of who acts, unless it has to wait for a second person.
@@ -153,7 +155,7 @@ class Entry(Generic[P]):
     @property
     def changes(self) -> bool:
         """Whether it changes something, so that it has the parameter `actor`."""
-        if self.has_parameter("reason") or self.has_parameter("override"):
+        if self.records or self.has_parameter("reason") or self.has_parameter("override"):
             return True
         return isinstance(self.form, Form) and self.form.actor != "none"
 
@@ -203,10 +205,14 @@ def _holds(when: str, values: Mapping[str, Any]) -> bool:
 
 
 def entry(
-    name: str, form: Form | str, second: Mapping[settings.Act, str] | None = None
+    name: str,
+    form: Form | str,
+    second: Mapping[settings.Act, str] | None = None,
+    *,
+    records: bool = False,
 ) -> Callable[[Callable[Concatenate[Context, P], Result]], Entry[P]]:
     """Make an entry of a function; `form` is its Prefect form, or a sentence why it has none."""
-    return lambda run: Entry(name, run, form, second or {})
+    return lambda run: Entry(name, run, form, second or {}, records)
 
 
 def entries_of(*modules: ModuleType) -> list[Entry[...]]:

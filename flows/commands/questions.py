@@ -27,15 +27,16 @@ class _Open(NamedTuple):
 
     context: contexts.IssuerContext
     questions: list[partner_questions.Question]
-    finished: tuple[str, ...]  # commits that an interrupted command had begun
+    finished: tuple[str, ...] = ()  # commits that an interrupted command had begun
 
 
-@entry("questions", form="it writes a file on the machine of the person who sends it")
+@entry("questions", form="it writes a file on the machine of the person who sends it", records=True)
 def questions(context: Context, issuer: str = "", *, to: Path | None = None) -> Result:
     """Write what to ask the partner about all runs, as a file with a column for its answers.
 
     Rows of open breaks, chunks whose result is overdue, and cards refused for a reason that only
-    the partner knows.
+    the partner knows. The history of each run notes that they were written, and the worklist says
+    so until there is something new to ask.
 
     Args:
         issuer: The issuer, as its TOML file is named (default: all of them).
@@ -45,14 +46,18 @@ def questions(context: Context, issuer: str = "", *, to: Path | None = None) -> 
         cardlink questions first-bank --to ask.csv
     """
     path = to or Path(f"questions-{now():%Y%m%d}.csv")
-    if path.exists():
-        raise FileThereError(path=str(path))
-    listed, unread = context.each(
-        issuer, lambda name: partner_questions.open_questions(wire(context.folder, name))
-    )
+
+    def of_issuer(name: str) -> list[_Open]:
+        issuer_context = wire(context.folder, name)
+        return [_Open(issuer_context, partner_questions.open_questions(issuer_context))]
+
+    of_issuers, unread = context.each(issuer, of_issuer)
+    listed = list(chain.from_iterable(opened.questions for opened in of_issuers))
     if not listed:
         return Result({"file": "", "questions": 0}, ["nothing to ask"]).beside(unread)
-    write_new(path, partner_questions.as_csv(listed))
+    _write(path, partner_questions.as_csv(listed))
+    for opened in of_issuers:
+        partner_questions.note_written(opened.context, opened.questions)
     shown = [
         f"{path}: {counted(len(listed), 'question')}",
         "send it to the partner; in the column answer it fills in one of the words of the column "
@@ -63,6 +68,15 @@ def questions(context: Context, issuer: str = "", *, to: Path | None = None) -> 
     facts = {"file": str(path), "questions": len(listed)}
     next_step = Step("answers", path, reason=WHY, dry_run=True)
     return Result(facts, shown, next_step).beside(unread)
+
+
+def _write(path: Path, pieces: list[bytes]) -> None:
+    """Write the file; one that is the same is there after an interrupted command."""
+    try:
+        write_new(path, pieces)
+    except FileExistsError:
+        if path.read_bytes() != b"".join(pieces):
+            raise FileThereError(path=str(path)) from None
 
 
 @entry(

@@ -18,6 +18,7 @@ from flows.book.people import counted_cards
 from flows.book.standing import REFUSED
 from flows.errors import CardlinkError, OperatorError
 from flows.operations.break_decisions import close_break
+from flows.reports.asked import record_asked
 from flows.reports.behind import finish_reports
 from flows.reports.open_items import MISSING, ReportTerms, WaitingChunk
 from flows.reports.run_facts import run_facts
@@ -223,6 +224,15 @@ def _messages(run: StoredRun) -> dict[int, str]:
 
 def _chunk_name(run: StoredRun, number: int) -> str:
     return run.sealed_chunks[number].chunk.name
+
+
+def note_written(context: IssuerContext, questions: Iterable[Question]) -> None:
+    """Record in the history of each run that the questions about it were written."""
+    by_run = defaultdict[str, list[str]](list)
+    for question in questions:
+        by_run[question.run].append(question.id)
+    for run, ids in by_run.items():
+        record_asked(context.adapters, StoredRun.by_id(context.adapters.store, run), ids)
 
 
 def as_csv(questions: Sequence[Question]) -> list[bytes]:

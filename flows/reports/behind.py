@@ -11,6 +11,7 @@ from flows.book.known_runs import known_runs
 from flows.reports.rebuild import rebuild_lasting
 from flows.results.lineage import newest_first
 from flows.runs.context import IssuerContext
+from flows.runs.events import SINGLE
 from flows.runs.single_links import note_answer
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
@@ -49,7 +50,7 @@ def runs_to_report(context: IssuerContext, stored: StoredRuns) -> list[StoredRun
 
 def _note_answers(context: IssuerContext, run: StoredRun) -> None:
     """Record in the history of a run which single links were answered, where that is missing."""
-    noted = {event.get("attempt") for event in run.events("single")}
+    noted = {event.get("attempt") for event in run.events(SINGLE)}
     for single in run.single_link_attempts:
         if single.name not in noted:
             note_answer(context.adapters, run.keys, single)

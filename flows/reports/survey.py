@@ -16,6 +16,7 @@ from flows.book.known_runs import KnownRuns
 from flows.book.opening import NOBODY_REMOVED
 from flows.book.people import Balance, balance, is_counted, together
 from flows.book.standing import UNKNOWN
+from flows.reports.asked import with_asked
 from flows.reports.link_forms import forms_to_confirm
 from flows.reports.link_work import (
     WITHIN,
@@ -99,6 +100,7 @@ def survey(
     work += not_updated_work(context.issuer.issuer, committed, cards.not_updated, ending, terms.now)
     work += link_work(context.issuer.issuer, ending, terms.now)
     work += beside.work(context, list(book.runs.plans.values()))
+    work = with_asked(stored, work)
     opening = book.opening if (start, end) == (None, None) else NOBODY_REMOVED
     counted = cards.balance._replace(opening=opening)
     return Survey(facts, without_link, counted, work, terms, cards.twice, stored, book.runs)

@@ -6,12 +6,12 @@ Which work there is comes from `flows.reports.worklist`; what is said about each
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from itertools import chain
 from typing import Any, NamedTuple
 
 from flows.reports.ages import duration
-from flows.reports.work_kinds import WORK, Choice, Kind
+from flows.reports.work_kinds import WORK, Choice, Kind, once_asked
 from flows.steps import Step, counted
 
 DAY = timedelta(days=1)
@@ -37,6 +37,7 @@ class Work(NamedTuple):
     is_late: bool = False
     note: str = ""
     codes: frozenset[str] = frozenset()  # the reasons of its rows
+    asked_on: date | None = None  # when the partner was asked about it
 
 
 class Line(NamedTuple):
@@ -48,7 +49,9 @@ class Line(NamedTuple):
     def kind(self) -> Kind:
         """What is said about it; of several kinds, what is said about the one that they join."""
         first = WORK[self.works[0].kind]
-        return first if len(self.rows_by_kind) == 1 else WORK[first.joins]
+        if len(self.rows_by_kind) > 1:
+            return WORK[first.joins]
+        return once_asked(first) if all(work.asked_on for work in self.works) else first
 
     @property
     def rows_by_kind(self) -> Counter[str]:
@@ -99,7 +102,19 @@ class Line(NamedTuple):
     def sentence(self) -> str:
         """What is the matter, how much of it there is, and what to do about it."""
         kind = self.kind
-        return " ".join(filter(None, [f"{kind.matter}: {self._extent}.", kind.then, self._note]))
+        parts = [f"{kind.matter}: {self._extent}.", kind.then, self._asked, self._note]
+        return " ".join(filter(None, parts))
+
+    @property
+    def _asked(self) -> str:
+        """Whether, and when last, the partner was asked about it."""
+        days = [work.asked_on for work in self.works if work.asked_on]
+        if not days:
+            return ""
+        subject = (
+            "The questions" if len(days) == len(self.works) else "Questions about some of them"
+        )
+        return f"{subject} were written on {max(days):%Y-%m-%d}."
 
     @property
     def _note(self) -> str:

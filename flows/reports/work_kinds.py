@@ -83,6 +83,9 @@ def _kind(kind: Kind) -> str:
 _INGEST = Step("ingest", Slot("issuer"))
 _QUESTIONS = Step("questions", Slot("issuer"), to=FILE)
 _ASK = Choice("ask", "A file of questions to send to the partner.", _QUESTIONS)
+# the first step where the partner was asked, and the choice beside it
+_ANSWERS = Step("answers", FILE, reason=WHY, dry_run=True)
+_ASK_AGAIN = _ASK._replace(name="ask again", effect="The same questions, and newer ones.")
 _REPORT = Step("report", Slot("run"))
 _CANCEL = Choice(
     "cancel",
@@ -862,3 +865,15 @@ def _closing(name: str, decision: str) -> Choice:
 for _name, _break_kind in KINDS.items():
     if not _break_kind.notice:
         _kind(_break(_name, _break_kind))
+
+
+def is_asked_about(kind: str) -> bool:
+    """Return whether the partner is asked about work of this kind."""
+    return WORK[kind].first == _QUESTIONS or _ASK in WORK[kind].choices
+
+
+def once_asked(kind: Kind) -> Kind:
+    """Return what is said about work once the partner was asked about it."""
+    if kind.first != _QUESTIONS:
+        return kind
+    return kind._replace(first=_ANSWERS, choices=(_ASK_AGAIN, *kind.choices))

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from flows.runs.adapters import Adapters
-from flows.runs.events import record_event
+from flows.runs.events import SINGLE, record_event
 from flows.runs.identity import digest
 from flows.runs.keys import RunKeys, prompted_prefix
 from flows.runs.store import Store
@@ -102,7 +102,7 @@ def note_answer(adapters: Adapters, keys: RunKeys, single: SingleLink) -> None:
     moment = single.answered.at
     once = f"{moment:%Y%m%dT%H%M%S%f}-single-{digest(single.key.encode())[:8]}.json"
     outcome = single.answered.outcome
-    record_event(adapters, keys, "single", once, moment, attempt=single.name, outcome=outcome)
+    record_event(adapters, keys, SINGLE, once, moment, attempt=single.name, outcome=outcome)
 
 
 def last_links(attempts: Iterable[SingleLink]) -> pl.DataFrame:

@@ -317,6 +317,10 @@ class StoredRun:
         recorded = map(self.event, entries)
         return [event for event in recorded if event is not None]
 
+    def last_event(self, *kinds: str) -> Mapping[str, Any] | None:
+        """Return the last event of these kinds; None without one."""
+        return next((event for event in map(self.event, self._entries_of(kinds)[-1:])), None)
+
     def has_event(self, kind: str) -> bool:
         """Return whether an event of that kind is recorded."""
         return bool(self._entries_of((kind,)))

@@ -167,7 +167,7 @@ OTHERS: dict[str, dict[str, Any]] = {
     "resubmit": {"run": "bank", "errors": True, "reason": "x"},
     "backfill": {"issuer": "bank", "first_day": DAY, "last_day": DAY},
 }
-TOGETHER = {"answers", "reconcile"}  # they report each issuer that refuses, and go on
+TOGETHER = {"questions", "answers", "reconcile"}  # they report each issuer that refuses, and go on
 FIRST = (*OTHERS, *SOME)  # whatever sends is among them
 
 

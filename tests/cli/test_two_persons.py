@@ -283,7 +283,6 @@ def test_every_command_and_form_that_changes_something_asks_who_acts() -> None:
         "worklist",
         "cardholders",
         "programme",
-        "questions",
         "status",
         "extracts",
         "trace",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import csv
+import re
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from flows.operations.giving_up import Which, give_up
 from flows.operations.questions import open_questions
+from flows.runs.events import ASKED
 from flows.runs.outbox import move
 from schemas.ledger import AWAITING, ERROR, LINKED
 from tests.cli.test_mend import bank_in, cardlink, told
@@ -81,6 +83,44 @@ def test_one_file_asks_about_all_runs_and_says_which_answers_there_are(
     assert ["explained | lost"] * 2 + ["send again"] == [line["answers"] for line in questions]
     assert "card type is not supported" in questions[2]["question"]
     assert 3 == len({question["id"] for question in questions})
+
+
+def test_a_line_that_was_asked_about_begins_with_the_answer_until_there_is_something_new_to_ask(
+    bank: Bench, runs: list[str], tmp_path: Path
+) -> None:
+    def asking() -> dict[str, tuple[str, str, str]]:
+        lines = told(tmp_path, "worklist", "bank")["worklist"]
+        return {
+            line["kind"]: (
+                line["first"].split()[1],
+                line["decisions"][0]["decision"],
+                written_on(line),
+            )
+            for line in lines
+            if line["kind"] in ("errors to ask about", "break RESULT_SHORT")
+        }
+
+    before = asking()
+    written(tmp_path)
+    asked = asking()
+    written(tmp_path)
+    repeated = [len(bank.stored(run).events(ASKED)) for run in runs]
+    last = bank.ledger(runs[1]).sort("position").row(9, named=True)
+    answer(bank, runs[1], 1, rows=9, tail=REFUSED.format(**last).replace("type", "brand"))
+    cardlink(tmp_path, "ingest", "bank")
+
+    assert ("questions", "send again", "") == before["errors to ask about"]
+    assert ("answers", "ask again", "The") == asked["errors to ask about"]
+    assert ("ingest", "ask", "The") == asked["break RESULT_SHORT"]
+    assert [1, 1] == repeated
+    assert before["errors to ask about"] == asking()["errors to ask about"]
+
+
+def written_on(line: dict[str, Any]) -> str:
+    """Return how many of its questions a line says were written: "The", "" for none."""
+    today = f"{datetime.now(UTC):%Y-%m-%d}"
+    named = re.search(rf"(\w+) questions were written on {today}", line["matter"])
+    return named[1] if named else ""
 
 
 def test_answers_are_decisions_row_by_row_and_a_dry_run_changes_nothing(

@@ -92,6 +92,11 @@ def _answered(folder: Path) -> Facts:
     return {"issuer": answered(folder)[0].issuer.issuer}
 
 
+def _to_ask(folder: Path) -> Facts:
+    answered_in_part(folder)
+    return {"to": folder / "ask.csv"}
+
+
 def _asked(folder: Path) -> Facts:
     answered_in_part(folder)
     questions = written(folder)
@@ -131,6 +136,7 @@ MORE = {
     "link": Act("link", _to_link(row=2), unsure=UNKNOWN_SINGLES),
     "link --errors": Act("link", _to_link(errors=True), unsure=UNKNOWN_SINGLES),
     "placements": Act("placements", _to_follow),
+    "questions": Act("questions", _to_ask),
     "answers": Act("answers", _asked),
     "submit": Act("submit", _dropped),
     "submit --new-run": Act("submit", _cancelled),
