@@ -93,10 +93,11 @@ class Scan:
         While a piece is used, the next block is validated and the one after it normalised; so close
         the generator if you stop early.
         """
-        blocks = map(self.route.normalise, self._blocks())
-        normalised = prefetch(together(blocks) if self._selected else blocks)
+        blocks = self._blocks()  # has files open where rows are joined
+        rows = map(self.route.normalise, blocks)
+        normalised = prefetch(together(rows) if self._selected else rows)
         validated = prefetch(map(self.route.validate, normalised))
-        with closing(normalised), closing(validated):
+        with closing(blocks), closing(normalised), closing(validated):
             yield from map(self._piece, validated)
         yield Piece(list(self._splitter.finish()), pl.DataFrame(schema=ledger.dtypes()))
 
@@ -106,7 +107,7 @@ class Scan:
         self._fates.update(dict(others["fate"].value_counts().iter_rows()))
         return Piece(list(self._splitter.add(good)), others)
 
-    def _blocks(self) -> Iterator[Block]:
+    def _blocks(self) -> Generator[Block, None, None]:
         """Yield the extract's blocks; SidecarError where the sidecar counts other rows."""
         try:
             yield from self._extract

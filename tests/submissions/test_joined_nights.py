@@ -5,13 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import random
+import tempfile
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, NoReturn
 
 import polars as pl
 import pytest
 
 from flows.extracts.delivery import ExtractWaitsError
+from flows.runs.store import StoreBusyError
 from flows.submissions.changed_extract import ChangedExtractError
 from flows.submissions.extract_states import extract_states, unsubmitted
 from flows.submissions.rehearsal import rehearse
@@ -153,3 +155,27 @@ def test_rows_that_the_partner_refused_go_out_again_with_their_addresses(tmp_pat
         f"{int(row['cardholder.cuid'][1:]) + 1} Elm Street" == row["service_card.address.address1"]
         for row in rows
     )
+
+
+def test_an_error_in_a_row_leaves_no_file_of_waiting_rows_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = bank(tmp_path)
+    dropped(bench)
+    opened: list[IO[bytes]] = []
+
+    def unnamed() -> IO[bytes]:
+        opened.append(tempfile.TemporaryFile(buffering=0))  # noqa: SIM115  the reader closes it
+        return opened[-1]
+
+    def failed(*_: object) -> NoReturn:
+        raise StoreBusyError(place="the store", code="test")
+
+    monkeypatch.setattr("flows.extracts.joined.spill._unnamed_file", unnamed)
+    monkeypatch.setattr("flows.submissions.rows.Route.normalise", failed)
+
+    with pytest.raises(StoreBusyError):  # the error is held, and with it the frames it passed
+        bench.submit(CARDS)
+
+    assert opened
+    assert all(file.closed for file in opened)

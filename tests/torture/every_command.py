@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -66,11 +66,22 @@ class Stage:
     cases: dict[str, Case] = field(default_factory=dict)
     quiet: dict[str, Quiet] = field(default_factory=dict)
     number: int = 0
+    days: tuple[date, ...] = ()
+
+    def business_days(self) -> tuple[date, ...]:
+        """Return the days of an act and of its repetition; on others each case is prepared anew."""
+        days = tuple((datetime.now(UTC) + offset).date() for offset in (timedelta(), LATER))
+        if days != self.days:
+            self.days = days
+            self.cases.clear()
+            self.quiet.clear()
+        return days
 
     def case(self, name: str) -> Case:
         """Return a prepared case; each scenario works on a copy."""
         if name not in self.cases:
-            folder = self.folder / f"case-{len(self.cases)}"
+            self.number += 1
+            folder = self.folder / f"case-{self.number}"
             folder.mkdir()
             self.cases[name] = Case(ACTS[name], folder, ACTS[name].prepare(folder))
         return self.cases[name]
@@ -282,12 +293,34 @@ def harm_every_command(
 
 
 def _harm(stage: Stage, name: str, harm: Harm, nth: int, tally: Tally) -> None:
-    """Harm one write of an act, let its operator go on, and name what is lost."""
+    """Harm one write of an act, let its operator go on, and count what is lost; anew where midnight
+    came in between, after which other things are due.
+    """
+    days = stage.business_days()
     quiet = stage.undisturbed(name)
     scene = stage.scene(name)
+    ended, misread = _harmed(scene, stage.born, harm, nth)
+    twice = harm.startswith("raced") or scene.case.act.adds_records
+    where = f"{name} {harm} at write {nth} of {len(quiet.writes)}"
+    one = Tally(where)
+    one.check(where, lambda: [*misread, *_losses(scene, quiet, twice=twice)])
+    scene.remove()
+    if stage.business_days() != days:
+        _harm(stage, name, harm, nth, tally)
+        return
+    tally.nights += 1
+    tally.done[f"{name} {harm.partition(',')[0].partition(' ')[0]}"] += 1
+    tally.ended[type(ended).__name__] += 1
+    tally.losses += one.losses
+
+
+def _harmed(
+    scene: Scene, born: Forkserver | None, harm: Harm, nth: int
+) -> tuple[object, list[str]]:
+    """Harm one write; return what ended the act, and what is misread while listings are behind."""
     writes = Writes(harm, nth)
-    if harm in BY_SIGNAL and stage.born:
-        ended = scene.killed(stage.born, harm, nth)
+    if harm in BY_SIGNAL and born:
+        ended = scene.killed(born, harm, nth)
     elif harm.startswith("raced"):
         ended = scene.race(writes, LATER if "run out" in harm else timedelta())
     else:
@@ -296,14 +329,8 @@ def _harm(stage: Stage, name: str, harm: Harm, nth: int, tally: Tally) -> None:
             scene.live(writes)
             if "reports to finish" in {kind for kind, *_ in scene.facts()["work"]}:
                 scene.paste("cardlink ingest bank")
-    misread = scene.misread(writes) if writes.deleted and harm == "deleted late" else []
-    tally.nights += 1
-    tally.done[f"{name} {harm.partition(',')[0].partition(' ')[0]}"] += 1
-    tally.ended[type(ended).__name__] += 1
-    where = f"{name} {harm} at write {nth} of {len(quiet.writes)}"
-    twice = harm.startswith("raced") or scene.case.act.adds_records
-    tally.check(where, lambda: [*misread, *_losses(scene, quiet, twice=twice)])
-    scene.remove()
+    is_behind = writes.deleted and harm == "deleted late"
+    return ended, scene.misread(writes) if is_behind else []
 
 
 def _losses(scene: Scene, quiet: Quiet, *, twice: bool) -> list[str]:

@@ -112,9 +112,7 @@ class JoinedRows:
 
     def __iter__(self) -> Iterator[Block]:
         """Yield the blocks; what reading either file raises, and SpillError."""
-        waiting = Spill()
-        needed = Spill()
-        try:
+        with closing(Spill()) as waiting, closing(Spill()) as needed:
             index = self._read_first(waiting)
             self._read_second(index, needed)
             for number in range(index.blocks):
@@ -122,9 +120,6 @@ class JoinedRows:
                 if number == 0 or shelf != index.shelf(number - 1):
                     others = self._prepared(needed.take(shelf))
                 yield self._joined(Block(*waiting.take(number)), others)
-        finally:
-            waiting.close()
-            needed.close()
 
     def _read_first(self, waiting: Spill) -> "_Index":
         hashes = []
