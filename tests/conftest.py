@@ -73,8 +73,10 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["TMPDIR"] = config.stash[FOLDER] = folder
         tempfile.tempdir = None  # asked for anew
         config.option.basetemp = config.option.basetemp or f"{folder}/p"  # of `tmp_path`
-    # workers of xdist have that of their controller
-    os.environ.setdefault(leftovers.MARKER, uuid4().hex)
+    # workers of xdist have that of their controller; a session within a test has its own, or it
+    # would end the worker that started it
+    if not hasattr(config, "workerinput"):
+        os.environ[leftovers.MARKER] = uuid4().hex
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

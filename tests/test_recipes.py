@@ -19,8 +19,6 @@ from typing import NamedTuple
 
 import pytest
 
-from tests import leftovers
-
 pytestmark = pytest.mark.slow  # each recipe runs its tests in a copy of the project
 
 ROOT = Path(__file__).parent.parent
@@ -89,8 +87,6 @@ def paste(project: Path, block: Block) -> None:
 def run(project: Path, command: str) -> None:
     """Run what a recipe says, with the copy's own modules."""
     settings = {**os.environ, "PYTHONPATH": str(project)}
-    # a session of tests in the copy looks for what it left running, and not for who started it
-    settings.pop(leftovers.MARKER, None)
     done = subprocess.run(
         ["bash", "-euc", command], cwd=project, env=settings, capture_output=True, text=True
     )
