@@ -15,10 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flows.book import kept
-from flows.book.attempts import ATTEMPT
+from flows.book.attempts import ATTEMPT, NO_ATTEMPTS
 from flows.book.book import read_book
 from flows.book.head import CODE, Head, Page, forget_book, generation, head_key
 from flows.book.kept import keep_book
+from flows.book.kept_stages import KeptStages
 from flows.operations.delivery import deliver
 from flows.partner_api.follow_links import follow_links
 from flows.runs.audit_trail import audited
@@ -345,3 +346,15 @@ def test_what_is_kept_is_not_read_again(tmp_path: Path) -> None:
 
     assert not [key for key in opened if "/ledger/" in key or f"{run}/report/" in key]
     assert pl.read_parquet(bench.content(keys_of(run).page)).height
+
+
+def test_stages_that_are_kept_are_not_made_again() -> None:
+    written: list[str] = []
+    store = FailingStore(
+        MemoryStore(), lambda does, key: written.append(key) if does == "replace" else None
+    )
+
+    for _ in range(2):
+        KeptStages(store, "bank", (), lambda _: NO_ATTEMPTS).keep()
+
+    assert [f"{book('bank')}followed.parquet", STAGES] == written

@@ -40,13 +40,16 @@ def with_closed(bench: Bench, **recent: Any) -> Head:
 
 
 def test_a_closed_run_says_what_its_report_and_its_objects_say(tmp_path: Path) -> None:
-    bench, run = answered(tmp_path)
+    bench, run = sent(tmp_path)
+    bench.answer(fail_share=0.2, seed=1)
+    bench.ingest()
     stored = bench.stored(run)
     entries = list(bench.store.keys(stored.keys.base))
 
     closed = closed_run(stored)
 
     assert closed is not None
+    assert closed.partner
     assert stored.status == closed.status(run)
     assert state_of(bench.context, stored, entries) == closed_state(closed, stored.keys, entries)
     plans = with_plans(Head(), bench.runs).plans

@@ -90,7 +90,7 @@ def explore(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", quick(1, [GenerationMode.POSITIVE, GenerationMode.NEGATIVE]))
-@pytest.mark.parametrize("examples", [3, pytest.param(30, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [10, 30])
 def test_every_answer_to_a_client_is_one_the_description_knows(
     state: ServiceState, description: BaseSchema, mode: GenerationMode, examples: int
 ) -> None:
@@ -108,5 +108,5 @@ def test_every_answer_to_a_stranger_is_one_the_description_knows(description: Ba
         description,
         GenerationMode.POSITIVE,
         lambda: {"Authorization": "Bearer made-up"},
-        examples=3,
+        examples=10,
     )
