@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -9,6 +10,7 @@ from typing import Any, Literal, get_args, get_origin
 import click
 
 from flows.cli.completion import completer_of
+from flows.commands.parameters import Field
 from flows.commands.signature import REQUIRED, Parameter
 
 
@@ -22,6 +24,22 @@ class _Days(click.IntRange):
     ) -> Any:
         days: Any = str(value).removesuffix("d")
         return super().convert(days, param, context)
+
+
+class _Formed(click.ParamType[str]):
+    """A text whose form is said in words."""
+
+    name = "text"
+
+    def __init__(self, field: Field) -> None:
+        self.field = field
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, context: click.Context | None
+    ) -> Any:
+        if value and not re.fullmatch(self.field.pattern, value):
+            self.fail(f"{value!r} is not {self.field.form}.", param, context)
+        return value
 
 
 def metavar_of(parameter: Parameter) -> str:
@@ -91,6 +109,8 @@ def _type(parameter: Parameter) -> click.ParamType[Any]:
         whole = _Days if field.days else click.IntRange
         limits: Any = field.least, field.most
         return click.FloatRange(*limits) if parameter.type is float else whole(*limits)
+    if field.form:
+        return _Formed(field)
     if parameter.type is date:
         return click.DateTime(["%Y-%m-%d"])
     if parameter.type is Path:

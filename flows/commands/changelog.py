@@ -14,6 +14,9 @@ from flows.commands.result import Part, Result
 from flows.wiring import shipped
 
 _VERSION = r"\d+\.\d+\.\d+"
+_SINCE = Field(
+    metavar="VERSION", pattern=_VERSION, form="three numbers with dots between", longest=20
+)
 _HEADING = re.compile(rf"^## ({_VERSION})\n", re.MULTILINE)
 
 
@@ -38,7 +41,7 @@ def numbered(version: str) -> tuple[int, ...]:
 def changelog(
     context: Context,
     *,
-    since: Annotated[str, Field(metavar="VERSION", pattern=_VERSION, longest=20)] = "",
+    since: Annotated[str, _SINCE] = "",
 ) -> Result:
     """Say what is new in this version of cardlink.
 

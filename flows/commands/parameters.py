@@ -24,8 +24,10 @@ class Field(NamedTuple):
     folder: bool = False
     days: bool = False  # may be typed as 14d
     help: str = ""  # where the docstring has none
-    # of a whole text, checked by forms; on the command line the command itself refuses bad text
+    # of a whole text, checked by forms; on the command line the command itself refuses bad text,
+    # where the form is not said in words
     pattern: str = ""
+    form: str = ""
     longest: int = 200
     words: bool = False
     least: float | None = None  # the limits of a number, both included
@@ -70,7 +72,9 @@ Reason = Annotated[
 ]
 ReasonCode = Annotated[str, Field(pattern=r"[a-z_]+(\.[a-z0-9_]+){0,2}", longest=80)]
 ListDigest = Annotated[str, Field(pattern=r"[0-9a-f]{12}")]
-KeyName = Annotated[str, Field(pattern=r"[^\s+]{1,100}")]
+KeyName = Annotated[
+    str, Field(pattern=r"[^\s+]{1,100}", form="1 to 100 characters without spaces and plus signs")
+]
 Number = Annotated[int, Field(least=1)]
 Share = Annotated[float, Field(least=0, most=1)]
 Day = Annotated[date | None, Field("--date")]

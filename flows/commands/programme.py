@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from flows.commands import on_first_use
 from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.form import Form
-from flows.commands.parameters import Number
+from flows.commands.parameters import Field, Number
 from flows.commands.result import Link, Part, Place, Result, Table
 from flows.steps import Step, counted
 from flows.wiring import forms_url, now, report_link, root_of, wire
@@ -38,7 +38,9 @@ class _Issuer(NamedTuple):
 
 
 @entry("programme", form=Form("programme", "programme {issuer}", actor="none"))
-def programme(context: Context, issuer: str = "", *, weeks: Number = WEEKS) -> Result:
+def programme(
+    context: Context, issuer: str = "", *, weeks: Annotated[Number, Field(most=520)] = WEEKS
+) -> Result:
     """Report on all issuers together: cardholders by week and where they stand, hours, reasons.
 
     Writes a page, a workbook and CSVs: of all issuers below programme/ of each root that they

@@ -387,6 +387,24 @@ class Issuers(TypedDict, total=False):
     issuers: list[dict[str, Any]]
 
 
+class Programme(Issuers, total=False):
+    """All issuers together: where their cardholders stand, how long it took, and why not.
+
+    `issuers`, `all` and `weeks` have a line each of the same counts; `hours` and `hours_of_weeks`
+    say how long it took to the link and to the placed card.
+    """
+
+    seen: str
+    cardholders: dict[str, Any]
+    waiting: list[str]
+    all: dict[str, Any]
+    weeks: list[dict[str, Any]]
+    weeks_of_issuers: list[dict[str, Any]]
+    hours: dict[str, Any]
+    hours_of_weeks: list[dict[str, Any]]
+    reasons: list[dict[str, Any]]
+
+
 class Person(Issuers, total=False):
     """What is stored of a person."""
 
@@ -640,7 +658,7 @@ FACTS: Final[Mapping[str, Any]] = {
     "worklist": Worklist,
     "status": Status,
     "extracts": Extracts,
-    "programme": Issuers,
+    "programme": Programme,
     "cardholders": Issuers,
     "questions": FileWritten,
     "answers": Answers,
