@@ -19,6 +19,7 @@ from pydantic import (
     AfterValidator,
     BeforeValidator,
     Discriminator,
+    Field,
     StringConstraints,
     Tag,
     model_validator,
@@ -231,7 +232,7 @@ def _kind_of_spec(spec: Any) -> str:
 # A source column, several of which the first that exists counts, or a table.
 Spec = Annotated[
     Annotated[Header, Tag("header")]
-    | Annotated[tuple[Header, ...], Tag("headers")]
+    | Annotated[tuple[Header, ...], Field(min_length=1), Tag("headers")]
     | Annotated[Cell, Tag("table")],
     Discriminator(_kind_of_spec),
 ]

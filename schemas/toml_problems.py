@@ -68,7 +68,7 @@ def _place(error: ErrorDetails, content: Any) -> Place:
 def _holds(content: Any, part: str | int) -> bool:
     if isinstance(content, dict):
         return part in content
-    return isinstance(content, list) and isinstance(part, int)
+    return isinstance(content, list) and isinstance(part, int) and part < len(content)
 
 
 def _problem(place: Place, errors: Sequence[ErrorDetails]) -> str:

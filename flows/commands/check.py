@@ -342,7 +342,10 @@ def _check_rows(
         of_file += [Finding("columns", f"{checked.extract} has {line}") for line in checked.columns]
         if checked.already or not inspection.errors:
             of_file.append(Finding("file", checked.verdict))
-            inspection.errors = []
+            # what is wrong with the rows of a committed extract was decided by its run
+            inspection.errors = [
+                error for error in inspection.errors if isinstance(error, errors.MappingError)
+            ]
     of_mapping = list[Finding]()
     wrong_in_file = list[Finding]()
     for error in inspection.errors:
@@ -405,7 +408,8 @@ def _sources(context: contexts.IssuerContext) -> dict[str, str]:
     set_keys = context.issuer.model_dump(
         mode="json", by_alias=True, exclude_unset=True, include={"columns"}
     )
-    mapped = {name: reference.toml(spec) for name, spec in set_keys["columns"].items()}
+    columns = set_keys.get("columns", {})
+    mapped = {name: reference.toml(spec) for name, spec in columns.items()}
     return mapped or dict.fromkeys(portal.columns(), "its own name")
 
 

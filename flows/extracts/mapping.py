@@ -301,6 +301,13 @@ class _Finder:
         self.missing.append(f"{' or '.join(names)} (nearest: {nearest})")
         return pl.lit(None, pl.String)
 
+    def record(self) -> pl.Expr:
+        """Return the whole line, which only a fixed-width extract without names has."""
+        if RECORD in self._header:
+            return self.find(RECORD)
+        self.missing.append("`at`, which is for format = 'fixed' without names")
+        return pl.lit(None, pl.String)
+
     def dated(self, text: pl.Expr, form: str) -> pl.Expr:
         """Return a text of dates in a form, which cells of a workbook have as dates."""
         return cell_formats.date_cells_as(text, form) if self._has_date_cells else text
@@ -350,7 +357,7 @@ def _cell(target: str, cell: cells.Cell, finder: _Finder) -> pl.Expr:
 def _source(target: str, cell: cells.Cell, finder: _Finder) -> pl.Expr:
     if cell.at is not None:
         first, last = cell.at
-        return finder.find(RECORD).str.slice(first - 1, last - first + 1)
+        return finder.record().str.slice(first - 1, last - first + 1)
     if cell.join or cell.first:
         parts = [_column(target, part, finder) for part in cell.join or cell.first or ()]
         texts = [cell_formats.present(part) for part in parts]

@@ -52,7 +52,8 @@ def _source(cell: cells.Cell, match: Match) -> Origin:
     """Return the origin of a cell before its steps."""
     if cell.at is not None:
         first, last = cell.at
-        field = pl.col(RECORD).str.slice(first - 1, last - first + 1)
+        line = _NOTHING if match((RECORD,)) is None else pl.col(RECORD)
+        field = line.str.slice(first - 1, last - first + 1)
         return Origin(SourceColumn(names=(f"characters {first} to {last}",)), field)
     if cell.source is not None:
         return _origin(cell.source, match)

@@ -11,7 +11,6 @@ from typing import NamedTuple, Protocol
 import polars as pl
 
 from flows.errors import OperatorError
-from flows.extracts.grammar import RECORD
 from flows.extracts.status_words import label
 from flows.redaction import redact
 from flows.steps import Sentence, Step
@@ -54,6 +53,9 @@ class Finder(Protocol):
 
     def has(self, *names: str) -> bool:
         """Return whether a column may have one of these names."""
+
+    def record(self) -> pl.Expr:
+        """Return the whole line; remembers that it is missing."""
 
     def dated(self, text: pl.Expr, form: str) -> pl.Expr:
         """Return a text of dates in a form, which cells of a workbook have as dates."""
@@ -109,7 +111,7 @@ class Decisions(NamedTuple):
             for name, decision in self.by_column.items()
         ]
         joined = pl.concat_str(*labels, separator=" | ", ignore_nulls=True)
-        return places.with_columns(rows.select(found=joined))
+        return rows.select("row", "line", found=joined)
 
     def _labelled(self, name: str) -> pl.Expr:
         """Return a column's name with the label of its value."""
@@ -161,7 +163,7 @@ def plan_decisions(issuer: Issuer, finder: Finder, as_of: date) -> Decisions:
 
 
 def _value(name: str, column: StatusColumn, finder: Finder) -> pl.Expr:
-    text = finder.find(name if column.at is None else RECORD)
+    text = finder.find(name) if column.at is None else finder.record()
     if column.at is not None:
         first, last = column.at
         text = text.str.slice(first - 1, last - first + 1)
