@@ -181,11 +181,9 @@ def _losses(
 ) -> list[str]:
     """Name what differs after the rerun."""
     usual, again = ran
-    found = (
-        []
-        if again.code == usual.code
-        else [f"the rerun ended with {again.code}: {again.said[-2:]}"]
-    )
+    if again.code != usual.code:
+        return [f"the rerun ended with {again.code}: {again.said[-2:]}"]
+    found = []
     if _kept(bench) != kept:
         found.append(f"other objects: {sorted(_kept(bench) ^ kept)[:3]}")
     if command == "submit":
