@@ -41,7 +41,8 @@ def removals(store: Store, issuer: str, today: date, ledgers: Sequence[Ledger]) 
         return []
     pages = current_pages(StoredRuns(store, issuer))
     singles = prompted_singles(store, issuer)
-    cards = counted_cards(read_book(store, issuer).cards(today))
+    parts = read_book(store, issuer).parts()
+    cards = pl.concat(counted_cards(part.cards(today)) for part in parts)
 
     runs = {ledger.run for ledger in ledgers if ledger.run}
     single_links = set(chain.from_iterable(ledger.single_links for ledger in ledgers))

@@ -156,8 +156,7 @@ def plan_erasure(context: IssuerContext, whom: Whom, *, hides: bool | None = Non
     named = tuple(mentions(context, people))
     _refuse_under_way(named, context.adapters.now())
     today = local_day(context.adapters.now(), context.issuer.time_zone)
-    cards = counted_cards(book.cards(today))
-    known = cards.join(attempts.select("holder").unique(), on="holder", how="semi")
+    known = counted_cards(book.of_holders(attempts["holder"]).cards(today))
     return ErasurePlan(
         people=people,
         mentions=named,

@@ -46,7 +46,8 @@ def refused_rows_of_all_runs(context: IssuerContext) -> list[RowName]:
     """Return the rows by which the partner refused last the cards that have no link."""
     today = local_day(context.adapters.now(), context.issuer.time_zone)
     book = read_book(context.adapters.store, context.issuer.issuer)
-    refused = without_link(book.cards(today)).filter(pl.col("stage") == "partner")
+    lacking = pl.concat(without_link(part.cards(today)) for part in book.parts())
+    refused = lacking.filter(pl.col("stage") == "partner")
     rows = refused.filter(pl.col("run") != "").select("run", "row").sort("run", "row")
     return [RowName(*pair) for pair in rows.iter_rows()]
 

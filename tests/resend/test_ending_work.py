@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from flows.book.book import read_book
 from flows.book.people import balance
 from flows.operations.giving_up import Which, give_up
 from flows.operations.undecided_work import beside_runs
+from flows.reports.link_work import WITHIN, link_work
 from flows.reports.survey import survey
 from flows.reports.work import Line, lines
-from flows.resend.renewal import renew
+from flows.reports.work_kinds import LINKS_UNFIT
+from flows.resend.renewal import ending, refused_rows, renew
 from flows.resend.resubmission import Request, plan_resubmit
 from flows.resend.resubmission_run import resubmit
 from flows.resend.selection import RowSelection
@@ -22,10 +26,12 @@ from flows.resend.template import correction_template, template_of_all_runs
 from flows.runs.keys import extracts
 from schemas.portal import CITY, MONTH, YEAR
 from tests.again import correct
-from tests.builders import quick
+from tests.builders import quick, share_of
+from tests.memory_bench import memory_bench
 from tests.partner_api.town import Population, town
 
 KINDS = "links"
+LIMITS = {"max_reject_rate": 1.0, "max_error_rate": 1.0, "max_row_jump": 1.0}
 
 
 def work(place: Population) -> dict[str, Line]:
@@ -181,3 +187,60 @@ def test_ended_links_are_given_up_by_what_the_line_says_and_leave_the_list(tmp_p
 
     assert (["renew", "give up"], ["renew"]) == (offered, of_living)
     assert ({"expired": 2}, {}) == (decided.standing, work(place))
+
+
+ACTS = ("refuse", "mend", "answer", "error", "weeks")
+STEPS = st.tuples(st.sampled_from(ACTS), st.sampled_from("abc"))
+
+
+def act(place: Population, what: str, cuid: str) -> None:
+    """Do one thing of a history: a night in which somebody's row changes, answers, or time."""
+    if what in ("refuse", "mend"):
+        place.people[cuid] |= {CITY: None if what == "refuse" else "Boston"}
+        place.night()
+    elif what == "weeks":
+        place.day += timedelta(days=20)
+    else:
+        place.answer([cuid] if what == "error" else (), lives=25)
+
+
+def refused_by_run(place: Population) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the refused rows of links that end, by run: those that corrections have, and those
+    of the worklist.
+    """
+    context = place.bench.context
+    book = read_book(context.adapters.store, "bank")
+    cards = book.cards(place.day)
+    rows = refused_rows(context, book, cards)
+    listed = link_work("bank", ending(context, book, cards, WITHIN), context.adapters.now())
+    to_correct = {work.run: work.rows for work in listed if work.kind == LINKS_UNFIT}
+    return dict(rows.group_by("run").len().iter_rows()), to_correct
+
+
+def check_after_each(steps: list[tuple[str, str]], *, portfolio: bool) -> list[dict[str, int]]:
+    """Hold both equal after each step of a history; return them."""
+    place = Population(memory_bench(full_portfolio=portfolio, limits=LIMITS), dated=True)
+    place.bench.now = lambda: datetime.combine(place.day, time(12), UTC)
+    place.settle(*"abc")
+    place.night()
+    place.answer(lives=25)
+    counts = []
+    for what, cuid in steps:
+        act(place, what, cuid)
+        to_correct, on_list = refused_by_run(place)
+        assert on_list == to_correct
+        counts.append(on_list)
+    return counts
+
+
+def test_corrections_have_the_refused_rows_that_the_line_about_links_counts() -> None:
+    counts = check_after_each([("refuse", "b"), ("weeks", ""), ("weeks", "")], portfolio=True)
+
+    assert [[], [1], []] == [[*by_run.values()] for by_run in counts]
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=share_of(0.4))
+@given(st.lists(STEPS, min_size=3, max_size=5), st.booleans())
+def test_so_they_do_whatever_happens(steps: list[tuple[str, str]], portfolio: bool) -> None:
+    check_after_each(steps, portfolio=portfolio)
