@@ -39,10 +39,11 @@ def removals(store: Store, issuer: str, today: date, ledgers: Sequence[Ledger]) 
     """
     if not ledgers:
         return []
-    pages = current_pages(StoredRuns(store, issuer))
     singles = prompted_singles(store, issuer)
+    traces = _traces(current_pages(StoredRuns(store, issuer), ("turn", *CARD)), singles, ledgers)
     parts = read_book(store, issuer).parts()
-    cards = pl.concat(counted_cards(part.cards(today)) for part in parts)
+    counted = (counted_cards(part.cards(today)) for part in parts)
+    cards = pl.concat(part.select(*CARD, "cuid", "standing", "who") for part in counted)
 
     runs = {ledger.run for ledger in ledgers if ledger.run}
     single_links = set(chain.from_iterable(ledger.single_links for ledger in ledgers))
@@ -50,7 +51,6 @@ def removals(store: Store, issuer: str, today: date, ledgers: Sequence[Ledger]) 
     later = [attempts_without(store, issuer, runs), attempts_typed_in(remaining)]
     after = counted_cards(standing(fold(in_order(later)), today))
 
-    traces = _traces(pages, singles, ledgers)
     gone_people = people(cards).join(after, on="holder", how="anti")
     gone_cards = cards.join(after, on=CARD, how="anti", nulls_equal=True)
     people_by_ledger = _by_ledger(gone_people, traces, ["holder"])
