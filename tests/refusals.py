@@ -82,6 +82,7 @@ CASES: dict[str, Callable[[Path], Refusal]] = {
     "ClaimedError": done_before("mend take-over", submitting(), prepared=TAKEN_BACK),
     "ConfigurationError": refused.wrong_setting,
     "LedgerPurgedError": raised("LedgerPurgedError", run="{run}", date="2026-11-20", setting="x"),
+    "NotCommittedError": raised("NotCommittedError", run="{run}", issuer="bank", state="refused"),
     "StoreFullError": raised("StoreFullError", place="store", code="ENOSPC"),
     "StoreUnsafeError": raised("StoreUnsafeError", place="store", problem="x"),
     "ConflictError": raised("ConflictError", key="bank/x"),

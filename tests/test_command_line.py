@@ -229,7 +229,7 @@ def test_the_next_step_of_extracts_names_a_refused_one_that_is_still_there(bank:
 
     facts = json.loads(cardlink(bank, "--json", "extracts", "bank").stdout)
 
-    assert "dismiss bank b-20261120.csv" in facts["next"]
+    assert "check bank b-20261120.csv" in facts["next"]
 
 
 def test_a_new_run_that_would_send_cards_twice_is_refused_until_the_old_chunks_are_cancelled(

@@ -29,7 +29,7 @@ class Extract(NamedTuple):
         return is_stored and self.facts["state"] in extract_states.UNSUBMITTED
 
     @property
-    def can_be_dismissed(self) -> bool:
+    def is_refused_still(self) -> bool:
         """Whether it was refused and is still there: its name may have other content by now."""
         return self.is_refused and bool(self.facts["entry"])
 

@@ -159,19 +159,23 @@ def _aligned(head: str, cells: Sequence[object], words: Words) -> list[str]:
     """Return the texts of a column, all of one width."""
     texts = [head, *(_cell_text(cell, words) for cell in cells)]
     width = max(map(len, texts))
-    numbers = bool(cells) and all(isinstance(cell, int) for cell in cells)
+    numbers = bool(cells) and all(isinstance(cell, int | None) for cell in cells)
     return [text.rjust(width) if numbers else text.ljust(width) for text in texts]
 
 
 def _cell_text(cell: object, words: Words) -> str:
     if isinstance(cell, Link):
         cell = cell.text
+    if cell is None:
+        return ""
     return f"{cell:,}" if isinstance(cell, int) else in_words(cell, words)
 
 
 def _cell_markdown(cell: object) -> str:
     if isinstance(cell, Link):
         return _link_markdown(cell)
+    if cell is None:
+        return ""
     return f"{cell:,}" if isinstance(cell, int) else escaped(str(cell))
 
 

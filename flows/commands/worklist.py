@@ -24,7 +24,6 @@ with on_first_use():
     from flows.reports import work_kinds as kinds
     from flows.runs import context as contexts
     from flows.runs import keys, run_status
-    from flows.submissions import plan
 
 WORK = (
     "due",
@@ -114,7 +113,7 @@ def worklist(
         "together": [_aged_facts(line, moment) for line in joined],
     }
     shown = [*standing, *tables, *_to_do(joined, moment), to_do]
-    next_step = _next(issuers, joined, everything)
+    next_step = joined[0].first if joined else None
     return Result(facts, shown, next_step, headline=to_do.title).beside(unread)
 
 
@@ -129,17 +128,6 @@ def _standing_facts(issuers: Sequence[_Issuer], everything: bool) -> dict[str, A
         "extracts": [extract.facts for extract in extracts],
         "runs": [run._asdict() for run in runs],
     }
-
-
-def _next(
-    issuers: Sequence[_Issuer], joined: Sequence[works.Line], everything: bool
-) -> Step | None:
-    """Return what is due first; where all extracts are listed, how to dismiss a refused one."""
-    extracts = chain.from_iterable(known.extracts for known in issuers)
-    refused = [extract.facts["key"] for extract in extracts if extract.can_be_dismissed]
-    if everything and refused:
-        return plan.dismiss_step(refused[0])
-    return joined[0].first if joined else None
 
 
 def _issuer(context: Context, name: str) -> _Issuer:

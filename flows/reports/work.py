@@ -169,7 +169,9 @@ class Line(NamedTuple):
         return part if is_possible[choice.late] else Line(())
 
     def _is_within(self, choice: Choice) -> bool:
-        """Return whether one command can take all of it."""
+        """Return whether one command can take all of it, and has all that it needs."""
+        if not choice.command.slots <= self._values.keys():
+            return False
         if "chunks" in choice.command.slots and not all(work.chunk for work in self.works):
             return False
         match choice.widest:

@@ -562,9 +562,14 @@ REFUSED_EXTRACTS = _kind(
         "refused extracts",
         ISSUER,
         "Refused before anything was sent",
-        Step("worklist", Slot("issuer"), all=True),
-        "Ask the issuer for a corrected file.",
+        Step("check", Slot("issuer"), Slot("name"), rejects=FILE),
+        "See every refused row and why; ask the issuer for a corrected file.",
         (
+            Choice(
+                "open the gate",
+                "The rows that can be sent are sent; the refused ones wait for their correction.",
+                Step("submit", Slot("issuer"), extract=Slot("name"), open=Slot("gate")),
+            ),
             Choice(
                 "dismiss",
                 "The extract is not sent.",
@@ -621,7 +626,7 @@ REPEATED_EXTRACTS = _kind(
         "extracts that repeat another",
         ISSUER,
         "They have the same bytes as an extract that was sent",
-        Step("worklist", Slot("issuer"), all=True),
+        Step("check", Slot("issuer"), Slot("name")),
         "Ask the issuer for the right file.",
         (
             Choice(

@@ -33,7 +33,7 @@ from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.told import first_unconfirmed
-from schemas.actions import ASK, FIX, RESUBMIT
+from schemas.actions import ASK, FIX, GATE_OF, RESUBMIT
 from schemas.breaks import DECISIONS, EXPIRED, LOST
 from schemas.corrections import is_at_source
 from schemas.handover import DEFAULT
@@ -234,7 +234,9 @@ def _refused_extracts(runs: StoredRuns, committed: Collection[KnownPlan]) -> Ite
         key = stored.planned().source.key
         refused = datetime.fromisoformat(text)
         why = f"Why: {stored.refusal.sentence}" if stored.refusal else ""
-        yield _about_file(runs.issuer, kinds.REFUSED_EXTRACTS, key, refused, run, why)
+        work = _about_file(runs.issuer, kinds.REFUSED_EXTRACTS, key, refused, run, why)
+        gate = GATE_OF.get(stored.refusal.error) if stored.refusal else None
+        yield work._replace(fields=(*work.fields, ("gate", gate))) if gate else work
 
 
 def _days_without_extract(

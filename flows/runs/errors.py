@@ -28,6 +28,17 @@ class UnknownRunError(OperatorError):
     )
 
 
+class NotCommittedError(UnknownRunError):
+    """A run that was refused, or is not finished: nothing of it was sent, and it has no report."""
+
+    message = "Run {run} is not committed: {state}. None of its rows were sent."
+    next_step = Sentence(
+        "{worklist} says what to do; {history} shows what happened.",
+        worklist=Step("worklist", Slot("issuer")),
+        history=Step("report", Slot("run"), history=True),
+    )
+
+
 class NotFoundError(OperatorError):
     """What a command names is not there, or not in the state that the command needs."""
 

@@ -24,7 +24,7 @@ from flows.runs.chunks import (
     outbox_chunks,
 )
 from flows.runs.closings import chunk_of, closed_breaks
-from flows.runs.errors import AbandonedError, LedgerPurgedError, UnknownRunError
+from flows.runs.errors import AbandonedError, LedgerPurgedError, NotCommittedError, UnknownRunError
 from flows.runs.events import CANCELLED, COMMITTED, REFUSED, REPEATED_BY, REPLACED, kind_of
 from flows.runs.frames import from_parquet
 from flows.runs.identity import digest
@@ -36,6 +36,7 @@ from flows.runs.run_status import (
     RunStatus,
     purged_status,
     reported_status,
+    uncommitted_status,
     unreported_status,
 )
 from flows.runs.single_links import ANSWER, SingleLink, last_links, singles
@@ -155,10 +156,16 @@ class StoredRun:
         return self.end
 
     def committed(self) -> Manifest:
-        """Return the manifest; UnknownRunError before the commit, AbandonedError."""
+        """Return the manifest.
+
+        Raises UnknownRunError without a plan, NotCommittedError before the commit, AbandonedError.
+        """
         manifest = self.finished()
         if manifest is None:
-            raise UnknownRunError(run=self.id)
+            self.planned()
+            status = self.status
+            state = ": ".join(filter(None, (status.state, status.why)))
+            raise NotCommittedError(run=self.id, issuer=self.issuer, state=state)
         return manifest
 
     def with_ledger(self) -> Manifest:
@@ -449,9 +456,9 @@ class StoredRun:
     def _status_before_commit(self) -> RunStatus:
         if self.end is not None:
             why = self.end.reason if isinstance(self.end, Abandoned) else ""
-            return RunStatus(self.id, "abandoned", why=why)
+            return uncommitted_status(self.id, "abandoned", why=why)
         if self.is_replaced:
-            return RunStatus(self.id, "replaced by a later run")
+            return uncommitted_status(self.id, "replaced by a later run")
         if self.refusal is not None:
-            return RunStatus(self.id, "refused", why=self.refusal.sentence)
-        return RunStatus(self.id, "not committed")
+            return uncommitted_status(self.id, "refused", why=self.refusal.sentence)
+        return uncommitted_status(self.id, "not committed")

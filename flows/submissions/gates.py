@@ -10,7 +10,8 @@ from statistics import median
 from typing import NamedTuple, get_args
 
 from flows.errors import BalanceError, CardlinkError, GateError, OperatorError
-from flows.steps import Option, Sentence, Text
+from flows.steps import Option, Sentence
+from flows.submissions.plan import check_step
 from flows.submissions.row_counts import PORTFOLIO_NIGHTS, fewest_rows
 from flows.submissions.rows import ReasonRows
 from schemas.actions import Gate
@@ -45,7 +46,7 @@ class RejectRateError(GateError):
         "Nothing was committed."
     )
     next_step = Sentence(
-        "Read {rejects}; correct the extract at its source, or submit with {open}.",
+        "Read what {rejects} writes; correct the extract at its source, or submit with {open}.",
         open=opening("reject-rate"),
     )
 
@@ -58,8 +59,8 @@ class IneligibleRateError(GateError):
         "max_ineligible_rate = {limit}. Nothing was committed."
     )
     next_step = Sentence(
-        "Read {rejects}; where [eligible] and the mapping of card and country are as meant, submit "
-        "with {open}.",
+        "Read what {rejects} writes; where [eligible] and the mapping of card and country are as "
+        "meant, submit with {open}.",
         open=opening("ineligible-rate"),
     )
 
@@ -167,10 +168,9 @@ def refusals(
     built: Built,
     issuer: Issuer,
     opened: Collection[str] = (),
-    rejects: Text = "the run's report/rejects.csv",
 ) -> Iterator[CardlinkError]:
-    """Yield the error of each gate that fails; `rejects` is where each refused row is listed."""
-    case = _Case(built, issuer, opened, rejects)
+    """Yield the error of each gate that fails."""
+    case = _Case(built, issuer, opened)
     for gate in _GATES:
         error = gate(case)
         if error is not None:
@@ -183,7 +183,6 @@ class _Case(NamedTuple):
     built: Built
     issuer: Issuer
     opened: Collection[str]
-    rejects: Text
 
     @property
     def extract(self) -> str:
@@ -233,7 +232,7 @@ def _reject_rate(case: _Case) -> CardlinkError | None:
         refused=counts.rejected,
         read=counts.read,
         limit=limit,
-        rejects=case.rejects,
+        rejects=check_step(case.extract),
     )
 
 
@@ -247,7 +246,7 @@ def _ineligible_rate(case: _Case) -> CardlinkError | None:
         ineligible=counts.ineligible,
         read=counts.read,
         limit=limit,
-        rejects=case.rejects,
+        rejects=check_step(case.extract),
     )
 
 

@@ -18,7 +18,7 @@ from flows.runs.store import write_once
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.versions import RELEASE
-from flows.steps import REASON, WHY, Option, Sentence, Step, Values
+from flows.steps import FILE, REASON, WHY, Option, Sentence, Step, Values
 from flows.submissions.dismissals import dismissal, dismissals
 from flows.submissions.submission_chain import RunInputs, changes, pick, read_chain, submission_of
 from schemas.manifest import Plan, Selection, SourceIdentity
@@ -164,6 +164,12 @@ def submit_step(key: str, **options: Values) -> Step:
     """Return the step that submits an extract."""
     issuer, _, name = key.partition("/extracts/")
     return Step("submit", issuer, extract=name, **options)
+
+
+def check_step(key: str) -> Step:
+    """Return the step that shows the rows of an extract that cannot be sent."""
+    issuer, _, name = key.partition("/extracts/")
+    return Step("check", issuer, name, rejects=FILE)
 
 
 def dismiss_step(key: str, *, undo: bool = False) -> Step:

@@ -13,7 +13,7 @@ from flows.extracts.mapping import stop
 from flows.runs.context import IssuerContext, overlaid
 from flows.runs.store import Entry
 from flows.runs.stored_run import StoredRun
-from flows.steps import EXTRACT, FILE, ISSUER, Sentence, Step, Text, counted
+from flows.steps import Sentence, Text, counted
 from flows.submissions.build import Job, build_run
 from flows.submissions.commit import commit_in_memory, finish_commits
 from flows.submissions.gates import OPENABLE, refusals
@@ -23,8 +23,6 @@ from flows.submissions.submit import Request, prepare, refuse_resend
 from schemas.ledger import FATES
 from schemas.manifest import Counts, Manifest
 from schemas.reasons import seen_rows
-
-REJECTS = Sentence("what {check} writes", check=Step("check", ISSUER, EXTRACT, rejects=FILE))
 
 
 class Checked(NamedTuple):
@@ -106,7 +104,7 @@ def rehearse(
     built = build_run(dry, job._replace(scope=scope), None)
     if inspection is not None:
         inspection.layout = built.manifest.layout
-    errors += refusals(built, context.issuer, request.opened, REJECTS)
+    errors += refusals(built, context.issuer, request.opened)
     if not errors and done is None:
         commit_in_memory(dry, job, built.manifest)
     already = done.run if done else ""

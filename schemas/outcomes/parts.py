@@ -172,18 +172,18 @@ class ExtractState(TypedDict):
 
 
 class RunStatus(TypedDict):
-    """A run in words, and where its rows are."""
+    """A run in words, and where its rows are: null before the commit."""
 
     run: str
     state: str
-    read: int
-    linked: int
-    error: int
-    awaiting: int
-    rejected: int
-    ineligible: int
-    duplicate: int
-    suppressed: int
+    read: int | None
+    linked: int | None
+    error: int | None
+    awaiting: int | None
+    rejected: int | None
+    ineligible: int | None
+    duplicate: int | None
+    suppressed: int | None
     why: str
 
 

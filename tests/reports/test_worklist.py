@@ -225,19 +225,38 @@ def test_result_files_of_no_run_are_named_on_the_list_until_they_are_gone(
     assert "result files to look at" not in work(tmp_path)
 
 
-def test_a_refused_extract_leaves_the_list_by_what_its_command_says_next(
-    tmp_path: Path, bank: Bench
-) -> None:
+def test_a_refused_extract_is_checked_first_and_dismissed_last(tmp_path: Path, bank: Bench) -> None:
     bank.drop_bytes(b"nothing,of,use\n1,2,3\n", "bank-20261118.csv")
     cardlink(tmp_path, "submit", "bank")
 
     (line,) = work(tmp_path)["refused extracts"]
-    assert "Why: " in line["matter"]
-    assert ["dismiss"] == [choice["decision"] for choice in line["decisions"]]
-    shown = told(tmp_path, *words(line["first"]))
-    cardlink(tmp_path, *shlex.split(shown["next"])[1:])
+    everything = told(tmp_path, "worklist", "--all")
 
+    assert "Why: " in line["matter"]
+    assert "cardlink check bank bank-20261118.csv --rejects FILE" == line["first"]
+    assert words(line["first"]) == words(everything["next"])[2:]
+    assert ["dismiss"] == [choice["decision"] for choice in line["decisions"]]
+    cardlink(tmp_path, *decided(line, "dismiss"))
     assert {} == work(tmp_path)
+
+
+def test_an_extract_refused_by_a_gate_is_sent_by_the_command_that_its_line_offers(
+    tmp_path: Path, bank: Bench
+) -> None:
+    bank.drop(10, "bank-20261118.csv", bad=1.0)
+    refused = cardlink(tmp_path, "submit", "bank")
+
+    everything = told(tmp_path, "worklist", "--all")
+    (line,) = [line for line in everything["worklist"] if line["kind"] == "refused extracts"]
+    [run] = everything["runs"]
+    report = cardlink(tmp_path, "report", line["run"])
+    assert ("refused", None, None) == (run["state"], run["read"], run["rejected"])
+    assert f"Run {run['run']} is not committed: refused: bank/extracts" in report.stderr
+    assert f"{line['first'].removeprefix('cardlink')}` writes" in refused.stderr
+    assert ["open the gate", "dismiss"] == [each["decision"] for each in line["decisions"]]
+    cardlink(tmp_path, *decided(line, "open the gate"))
+
+    assert "refused extracts" not in work(tmp_path)
 
 
 def test_links_that_were_delivered_are_on_the_worklist_until_their_delivery_is_confirmed(
