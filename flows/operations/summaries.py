@@ -64,9 +64,10 @@ class _News(NamedTuple):
 def write_summaries(context: IssuerContext) -> list[Summary]:
     """Write what is to be said now; return every summary that is not with everybody yet."""
     settings = context.issuer.channels
+    runs = StoredRuns(context.adapters.store, context.issuer.issuer)
     for kind, channels in ((NIGHT, settings.nights), (MORNING, settings.mornings)):
         if channels:
-            _write(context, kind)
+            _write(context, runs, kind)
     return list(_unsent(context.adapters.store, context.issuer.issuer))
 
 
@@ -76,14 +77,14 @@ def record_sent(context: IssuerContext, summary: Summary) -> None:
     context.adapters.store.create(key, b"")
 
 
-def _write(context: IssuerContext, kind: str) -> None:
+def _write(context: IssuerContext, runs: StoredRuns, kind: str) -> None:
     """Write the next summary of a kind, where there is something to say and nothing moves."""
     store = context.adapters.store
     issuer = context.issuer.issuer
     last = _last_number(store, issuer)
     before = _read(store, issuer, last).said if last else {}
     now = context.adapters.now()
-    standing = list(_standing(context, kind))
+    standing = list(_standing(context, runs, kind))
     news = [each for each in standing if before.get(f"{kind} {each.run}") != each.says]
     news = [each for each in news if now - each.since <= NEWS]
     if not news or now - max(each.since for each in news) < SETTLED:
@@ -100,10 +101,8 @@ def _write(context: IssuerContext, kind: str) -> None:
     store.create(f"{_prefix(issuer)}{last + 1:06d}.json", facts_as_stored(facts))
 
 
-def _standing(context: IssuerContext, kind: str) -> Iterator[_News]:
+def _standing(context: IssuerContext, runs: StoredRuns, kind: str) -> Iterator[_News]:
     """Yield what stands of each recent run that a summary of this kind says something about."""
-    store = context.adapters.store
-    runs = StoredRuns(store, context.issuer.issuer)
     today = local_day(context.adapters.now(), context.issuer.time_zone)
     recent = [run for run in runs.ids if today - run.day <= LOOK_BACK]
     if kind == MORNING:
