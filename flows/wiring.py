@@ -62,6 +62,13 @@ class ActorError(OperatorError):
     )
 
 
+class ActorsRuleError(OperatorError):
+    """What CARDLINK_ACTORS says of the names of persons is no rule."""
+
+    message = "CARDLINK_ACTORS is not a regular expression: {reason}."
+    next_step = "Correct it, or leave it out: then names are letters, with digits at their end."
+
+
 _ENDINGS: set[Callable[[], None]] = set()  # what is done where a command ends
 _PERSON: ContextVar[str] = ContextVar("person", default="")
 _GOVERNING: ContextVar[Governing | None] = ContextVar("governing", default=None)
@@ -429,11 +436,14 @@ def actors() -> str:
 
 def person(named: str, *, at_terminal: bool) -> str:
     """Return the name of the person who acts, "" for a schedule; at a terminal by default the user;
-    ActorError.
+    ActorError, ActorsRuleError.
     """
     usual = (os.environ.get("CARDLINK_ACTOR") or _user()) if at_terminal and not named else ""
     name = redact(named or usual)
-    accepted = re.fullmatch(actors(), name)
+    try:
+        accepted = re.fullmatch(actors(), name)
+    except re.error as error:
+        raise ActorsRuleError(reason=error.msg) from None
     checked = named or (at_terminal and os.environ.get("CARDLINK_ACTORS"))
     if checked and not accepted:
         raise ActorError(actor=name, rule=actors())

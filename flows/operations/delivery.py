@@ -24,7 +24,7 @@ from flows.book.deliveries import WITHDRAWN, Deliveries
 from flows.book.kept import keep_up_to_date
 from flows.book.kept_stages import known_deliveries
 from flows.book.known_rows import link_digest
-from flows.book.standing import GIVEN_UP, LEFT, SERVED
+from flows.book.served import STOPPED, served_cards
 from flows.errors import TryAgainError
 from flows.operations.delivered_so_far import DeliveredSoFar, delivered_so_far
 from flows.operations.delivery_files import delivery_files
@@ -41,7 +41,6 @@ from flows.operations.link_changes import (
 from flows.operations.receivers import settings_of
 from flows.redaction import redact
 from flows.runs.business_date import local_day
-from flows.runs.cards import CARD
 from flows.runs.chains import add_next
 from flows.runs.context import IssuerContext
 from flows.runs.delivered import (
@@ -72,7 +71,6 @@ _LINK = pl.Schema(
     }
 )
 _URL = ["delivery", *LINK, "url", "expires_on"]
-STOPPED = [LEFT.name, GIVEN_UP.name]  # states in which a card needs no link
 FORGOTTEN = "forgotten"  # why the links of erased cardholders are withdrawn
 ENDED = "receiver retired"  # why all links of a receiver are withdrawn
 PARQUET = "links.parquet"
@@ -131,7 +129,7 @@ def _links_of_part(book: Book, today: date) -> tuple[pl.DataFrame, pl.DataFrame]
     """Return the cards with a link, and those that need none any more, as LinksNow has them."""
     cards = book.cards(today)
     stopped = cards.select(*CARD_OF_LINK, "standing").filter(pl.col("standing").is_in(STOPPED))
-    return _cards_with_links(cards, today), stopped.cast({"standing": pl.String})
+    return served_cards(cards, today).drop("standing"), stopped.cast({"standing": pl.String})
 
 
 def deliver(
@@ -262,19 +260,6 @@ def _handed_over(
         return own
     with sealer_of(context, settings) as sealer:
         return own | sealed(plain, sealer)
-
-
-def _cards_with_links(cards: pl.DataFrame, today: date) -> pl.DataFrame:
-    """Return the cards with a link that can be opened, each once: ISSUE, `run`, `row`, `until`.
-
-    Each in its newest issue where that has one, else in that whose link lasts longest.
-    """
-    is_served = pl.col("standing").cast(pl.String).is_in([state.name for state in SERVED])
-    columns = dict.fromkeys((*CARD, *ISSUE, "run", "row", "until", "current", "standing"))
-    linked = cards.select(*columns).filter(is_served & (pl.col("until") >= today))
-    best_first = linked.sort("current", "until", descending=True)
-    of_card = best_first.unique(CARD, keep="first", maintain_order=True)
-    return of_card.select(*ISSUE, "run", "row", "until")
 
 
 def _living_links(context: IssuerContext, books: DeliveredSoFar, now: LinksNow) -> pl.DataFrame:

@@ -15,6 +15,7 @@ from flows.book.known_plans import KnownPlan
 from flows.book.known_runs import KnownRuns
 from flows.book.opening import NOBODY_REMOVED
 from flows.book.people import Balance, balance, is_counted, together
+from flows.book.served import ToDeliver, to_deliver
 from flows.book.standing import UNKNOWN
 from flows.reports.asked import with_asked
 from flows.reports.link_forms import forms_to_confirm
@@ -29,7 +30,7 @@ from flows.reports.open_items import ReportTerms
 from flows.reports.run_facts import RunFacts, facts_of
 from flows.reports.unlinked import LINK, NONE_ENDING, lacking_cards, unlinked
 from flows.reports.work import Work
-from flows.reports.worklist import worklist
+from flows.reports.worklist import links_to_deliver, worklist
 from flows.runs.business_date import local_day
 from flows.runs.closings import chunk_of, place_of
 from flows.runs.context import IssuerContext
@@ -98,6 +99,7 @@ def survey(
     work += changed_work(context.issuer.issuer, committed, cards.changes)
     work += not_replaced_work(context.issuer.issuer, committed, cards.not_replaced, terms.now)
     work += not_updated_work(context.issuer.issuer, committed, cards.not_updated, ending, terms.now)
+    work += links_to_deliver(stored.store, context.issuer, cards.to_deliver, terms.now)
     work += link_work(context.issuer.issuer, ending, terms.now)
     work += beside.work(context, list(book.runs.plans.values()))
     work = with_asked(stored, work)
@@ -116,6 +118,7 @@ class SurveyedCards(NamedTuple):
     changes: pl.DataFrame
     not_replaced: pl.DataFrame
     not_updated: pl.DataFrame
+    to_deliver: ToDeliver
     twice: pl.DataFrame
 
 
@@ -132,6 +135,7 @@ def surveyed_cards(
         changes=pl.concat(part.changes for part in parts),
         not_replaced=pl.concat(part.not_replaced for part in parts),
         not_updated=pl.concat(part.not_updated for part in parts),
+        to_deliver=ToDeliver(*map(sum, zip(*(part.to_deliver for part in parts), strict=True))),
         twice=pl.concat(part.twice for part in parts).sort("cuid", "last_4", "expiration"),
     )
 
@@ -153,6 +157,7 @@ def _of_part(
         changes=_of_period(book.changes(all_cards), start, end),
         not_replaced=_of_period(book.not_replaced(all_cards), start, end),
         not_updated=_of_period(book.not_updated(all_cards), start, end),
+        to_deliver=to_deliver(cards, book.stages.delivered, today),
         twice=book.active_twice(today),
     )
 

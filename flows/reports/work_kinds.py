@@ -720,6 +720,17 @@ LINK_FORMS = _kind(
         of_one_run=True,
     )
 )
+TO_DELIVER = _kind(
+    Kind(
+        "links to deliver",
+        OPERATOR,
+        "No delivery has them yet, or has their end",
+        Step("deliver", Slot("issuer")),
+        noun="",
+        rows="link",
+        several=True,
+    )
+)
 _CONFIRM = Step("deliver", Slot("issuer"), Slot("receiver"), confirm=Slot("number"), reason=RECEIPT)
 UNCONFIRMED = _kind(
     Kind(

@@ -11,6 +11,7 @@ from datetime import UTC, date, datetime, time, timedelta
 import polars as pl
 
 from flows.book.known_plans import KnownPlan
+from flows.book.served import ToDeliver
 from flows.reports import work_kinds as kinds
 from flows.reports.dropped_corrections import unsent_files
 from flows.reports.missed_days import missed_days
@@ -268,6 +269,23 @@ def _deliveries(store: Store, issuer: str) -> Iterator[Work]:
         work = _delivery(issuer, receiver, number, last, trouble_of(store, issuer, receiver))
         is_complete = names.issuperset(last.names)
         yield work if is_complete else work._replace(kind=kinds.UNFINISHED_DELIVERY)
+
+
+def links_to_deliver(
+    store: Store, issuer: Issuer, links: ToDeliver, now: datetime
+) -> Iterator[Work]:
+    """Yield the links that the next delivery has, where links are delivered."""
+    name = issuer.issuer
+    is_used = bool(issuer.deliveries) or bool(receivers_with_deliveries(store, name))
+    if is_used and any(links):
+        yield Work(
+            due=now,
+            kind=kinds.TO_DELIVER,
+            issuer=name,
+            since=now,
+            rows=sum(links),
+            note=f"New: {links.new:,}; to be withdrawn: {links.ended:,}.",
+        )
 
 
 def _delivery(

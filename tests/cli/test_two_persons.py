@@ -264,6 +264,19 @@ def test_what_cannot_be_a_name_is_refused(bank: Bench, run: str, tmp_path: Path,
     assert PUBLISHED[0] not in str(refused.value)
 
 
+def test_a_rule_of_names_that_is_none_is_named(
+    run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CARDLINK_ACTORS", "(")
+
+    done = typed(tmp_path, "outbox", "release", run, *WHY)
+
+    assert (2, True) == (
+        done.exit_code,
+        "CARDLINK_ACTORS is not a regular" in facts(done)["message"],
+    )
+
+
 def test_every_command_and_form_that_changes_something_asks_who_acts() -> None:
     reads = {one.name for one in COMMANDS if not one.changes}
 

@@ -211,6 +211,8 @@ class Operator:
                 self._do(words, banks)
             case ["results", "awaited"] | ["links", "to", "confirm"]:
                 return False  # the receiving side confirms in its own time
+            case ["links", "to", "deliver"]:
+                return False  # delivered in the evening, by schedule
             case ["break", "DAMAGED_FILE"]:
                 return False  # it comes whole, as the partner is asked about its rows
             case ["break", *_]:

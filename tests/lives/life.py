@@ -36,5 +36,6 @@ class Life:
         """Note what was committed and dismissed since the last time, and what was printed of it."""
         bank.note_runs(printed)
         dismissed = self.operator.command_line.dismissed
-        bank.dismissed |= {bank.names[name] for issuer, name in dismissed if issuer == bank.name}
+        names = {name for issuer, name in dismissed if issuer == bank.name}
+        bank.dismissed |= {bank.names[name] for name in names & bank.names.keys()}  # else a day
         self.operator.command_line.dismissed -= {pair for pair in dismissed if pair[0] == bank.name}

@@ -23,14 +23,17 @@ from hypothesis import strategies as st
 from flows.adapters.local import LocalStore
 from flows.adapters.s3 import S3Store
 from flows.book import known_runs
+from flows.book.served import served_cards
 from flows.book.standing import SERVED
-from flows.operations import delivery
 from flows.operations.break_decisions import close_break
 from flows.operations.delivered_so_far import confirm
 from flows.operations.delivery import Delivered, DeliveredMeanwhileError, deliver
+from flows.operations.giving_up import Which, give_up
 from flows.partner_api.single_links import link_row, link_typed
 from flows.partner_api.single_request import Terms
 from flows.reports.rebuild import rebuild
+from flows.reports.survey import survey
+from flows.reports.work_kinds import TO_DELIVER
 from flows.runs.adapters import NoReasonError
 from flows.runs.context import overlaid
 from flows.runs.delivered import delivery_folder
@@ -110,6 +113,29 @@ def test_a_delivery_has_each_link_once_and_the_next_one_only_what_changed(tmp_pa
     assert Delivered() == deliver(bench.context)
     # links.csv, links.parquet, confirmed.json
     assert 4 == len(list(bench.store.keys(delivery_folder(BANK, 1)))) + 1
+
+
+def test_the_worklist_says_what_the_next_delivery_has_once_links_are_delivered(
+    tmp_path: Path,
+) -> None:
+    bench, _ = bench_of(tmp_path)
+
+    def due() -> list[str]:
+        work = survey(bench.context).work
+        return [each.note for each in work if each.kind == TO_DELIVER]
+
+    answer(bench, linked(1, "a"), linked(2, "b"))
+    unused = due()
+    delivered(bench, 1)
+    settled = due()
+    answer(bench, linked(3, "c"), name="later.csv")
+    give_up(bench.context, Which(cuids=frozenset({"c-1"})), "the account is closed")
+    waiting = due()
+    delivered(bench, 2)
+
+    assert ([], []) == (unused, settled)
+    assert ["New: 1; to be withdrawn: 1."] == waiting
+    assert [] == due()
 
 
 def test_what_the_receiving_side_must_no_longer_use_is_withdrawn_with_the_reason(
@@ -210,7 +236,7 @@ def test_of_the_links_of_a_card_that_of_its_newest_issue_is_delivered_else_the_l
         until=pl.lit(DAY) + pl.duration(days="days"),
     )
 
-    served = delivery._cards_with_links(cards, DAY)
+    served = served_cards(cards, DAY)
 
     assert {"a": 2, "b": 4} == dict(served.select("cuid", "row").rows())
 
