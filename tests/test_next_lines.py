@@ -48,7 +48,8 @@ def bare(line: str) -> bool:
 
 
 def refused_line(line: str, *, named: bool = False) -> str:
-    words = ["1" if word in ("ROW", "N") else word for word in shlex.split(line, comments=True)]
+    examples = {"ROW": "1", "N": "1", "VERSION": "0.1.0"}
+    words = [examples.get(word, word) for word in shlex.split(line, comments=True)]
     return refused(words, named=named)
 
 
