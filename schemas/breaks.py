@@ -33,7 +33,7 @@ def _decision(name: str, meaning: str, effect: Text, reason: str = "") -> str:
 EXPLAINED = _decision(
     "explained",
     "The difference is explained.",
-    "The break is closed; its rows stay as they are.",
+    "The break is closed; its rows stay as they are, and those without a link go on waiting.",
 )
 LOST = _decision(
     "lost",

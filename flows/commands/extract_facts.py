@@ -29,7 +29,7 @@ class Extract(NamedTuple):
         return is_stored and self.facts["state"] in extract_states.UNSUBMITTED
 
     @property
-    def is_refused_still(self) -> bool:
+    def is_still_refused(self) -> bool:
         """Whether it was refused and is still there: its name may have other content by now."""
         return self.is_refused and bool(self.facts["entry"])
 

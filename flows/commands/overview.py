@@ -205,7 +205,7 @@ def extracts(context: Context, issuer: str = "") -> Result:
     """
     listed, unread = context.each(issuer, lambda name: extracts_of(wire(context.folder, name)))
     facts = [extract.facts for extract in listed]
-    refused = [extract.facts["key"] for extract in listed if extract.is_refused_still]
+    refused = [extract.facts["key"] for extract in listed if extract.is_still_refused]
     next_step = plan.check_step(refused[0]) if refused else None
     shown = extract_table(listed) if listed else "no extracts yet"
     return Result({"issuer": issuer, "extracts": facts}, [shown], next_step).beside(unread)

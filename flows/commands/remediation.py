@@ -355,7 +355,8 @@ def _settled(
         return remediated(facts, lines, Step("report", run), dry_run)
     report = report_of(context, settled.report.summary)
     facts |= {"dry_run": False, "report": report.facts}
-    return Result(facts, [*lines, "", *report.shown], report.next_step, report.exit_code)
+    next_step = Step("worklist", context.issuer.issuer)
+    return Result(facts, [*lines, "", *report.shown], next_step, report.exit_code)
 
 
 def _break_facts(settled: break_decisions.Settled) -> list[dict[str, Any]]:

@@ -32,6 +32,7 @@ class RunFacts(NamedTuple):
     expires: Mapping[date | None, int]  # links
     waiting: tuple[WaitingChunk, ...]
     breaks: Sequence[Mapping[str, Any]] = ()  # open ones, as in summary.json
+    closed: Sequence[Mapping[str, Any]] = ()  # closed ones, as in summary.json
     hours: Mapping[str, int] = {}  # links by hours
     is_behind: bool = False  # its report was made without something recorded since
 
@@ -97,6 +98,7 @@ def _reported(run: StoredRun, summary: Mapping[str, Any]) -> RunFacts:
         expires={_day(text): links for text, links in summary["expires"].items()},
         waiting=_waiting(run, _chunks_reported(run)) if summary["rows"]["awaiting"] else (),
         breaks=[run_break for run_break in summary.get("breaks", ()) if not run_break["notice"]],
+        closed=summary.get("closed", ()),
         hours=summary.get("hours", {}).get("spread", {}),
         is_behind=run.is_report_behind,
     )

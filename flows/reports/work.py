@@ -33,7 +33,8 @@ class Work(NamedTuple):
     rows: int = 0
     fields: tuple[tuple[str, Any], ...] = ()
     step: Step | None = None
-    # it has waited too long: for an answer, for a correction; or some of its links have ended
+    # it has waited too long: for an answer, for a correction; or some of its links have ended; or
+    # nothing else in the chunk of a break waits
     is_late: bool = False
     note: str = ""
     codes: frozenset[str] = frozenset()  # the reasons of its rows

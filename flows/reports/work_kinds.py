@@ -250,12 +250,13 @@ INCOMPLETE = _kind(
             Choice(
                 "open again",
                 "The break is open, and its rows can be decided.",
-                Step("mend reopen", Slot("run"), RESULT_SHORT, Slot("place"), reason=WHY),
+                Step("mend reopen", Slot("run"), Slot("name"), Slot("place"), reason=WHY),
                 widest="chunk",
             ),
             _GIVE_CHUNK_UP,
         ),
         noun="chunk",
+        of_one_run=True,  # each break has a line of its own
     )
 )
 CORRECT = _kind(
@@ -850,7 +851,7 @@ def _break(name: str, kind: breaks.BreakKind) -> Kind:
         first = _QUESTIONS if kind.question else _REPORT
     choices = [_closing(name, decision) for decision in kind.decisions]
     if LOST in kind.decisions:
-        choices.append(_GIVE_CHUNK_UP._replace(late=""))
+        choices.append(_GIVE_CHUNK_UP)
     if kind.question and first is not _QUESTIONS:
         choices.insert(0, _ASK)
     return Kind(

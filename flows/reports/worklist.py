@@ -5,8 +5,9 @@ of it is kept. What is said about each kind of work is in `flows.reports.work_ki
 committed run knows of comes from `flows.operations.undecided_work`.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
+from typing import Any
 
 import polars as pl
 
@@ -35,7 +36,7 @@ from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.told import first_unconfirmed
 from schemas.actions import ASK, FIX, GATE_OF, RESUBMIT
-from schemas.breaks import DECISIONS, EXPIRED, LOST
+from schemas.breaks import DECISIONS, EXPIRED, EXPLAINED, KINDS, LOST, RESULT_SHORT
 from schemas.corrections import is_at_source
 from schemas.handover import DEFAULT
 from schemas.issuer import Issuer
@@ -94,8 +95,43 @@ def _chunks(issuer: Issuer, run: RunFacts, terms: ReportTerms) -> Iterator[Work]
     """Yield the chunks to upload, on hold, and awaited; what came and does not fit is a break."""
     broken = {chunk_of(run_break["place"]) for run_break in run.breaks}
     for chunk in run.waiting:
-        if chunk.chunk not in broken and not chunk.is_cancelled:
-            yield _chunk(issuer, chunk, terms)
+        explained = list(_explained(issuer, run, chunk, terms))
+        yield from explained
+        others = chunk.awaiting - sum(work.rows for work in explained)
+        if others > 0 and chunk.chunk not in broken and not chunk.is_cancelled:
+            yield _chunk(issuer, chunk._replace(awaiting=others), terms)
+
+
+def _explained(
+    issuer: Issuer, run: RunFacts, chunk: WaitingChunk, terms: ReportTerms
+) -> Iterator[Work]:
+    """Yield the breaks of a chunk that were closed as explained although their rows wait.
+
+    Their answer came and does not count: none is due. Of a result that is short, one may be.
+    """
+    for closed in run.closed:
+        if chunk_of(closed["place"]) == chunk.chunk and _leaves_rows_answered(closed):
+            rows = min(closed["rows"], chunk.awaiting)
+            work = _chunk(issuer, chunk, terms)
+            yield work._replace(
+                due=chunk.since,
+                kind=kinds.INCOMPLETE,
+                rows=rows,
+                fields=_break_fields(closed["name"], chunk),
+                is_late=work.is_late and rows == chunk.awaiting,
+                note="",
+            )
+
+
+def _leaves_rows_answered(closed: Mapping[str, Any]) -> bool:
+    """Return whether rows of a closed break wait although an answer came for each of them."""
+    name = closed["name"]
+    is_explained = closed["decision"] == DECISIONS[EXPLAINED].meaning
+    return is_explained and name != RESULT_SHORT and LOST in KINDS[name].decisions
+
+
+def _break_fields(name: str, chunk: WaitingChunk) -> tuple[tuple[str, str], ...]:
+    return ("name", name), ("place", f"chunk {chunk.chunk}")
 
 
 def _chunk(issuer: Issuer, chunk: WaitingChunk, terms: ReportTerms) -> Work:
@@ -128,12 +164,14 @@ def _chunk(issuer: Issuer, chunk: WaitingChunk, terms: ReportTerms) -> Work:
         rows=chunk.awaiting,
         since=chunk.since,
         is_late=is_late,
+        fields=_break_fields(RESULT_SHORT, chunk) if kind == kinds.INCOMPLETE else (),
         note=notes.get(kind, ""),
     )
 
 
 def _breaks(issuer: str, run: RunFacts) -> Iterator[Work]:
     """Yield the open breaks of a run."""
+    awaiting = {chunk.chunk: chunk.awaiting for chunk in run.waiting}
     for run_break in run.breaks:
         since = datetime.fromisoformat(run_break["since"])
         place = place_of(run_break["place"])
@@ -146,6 +184,7 @@ def _breaks(issuer: str, run: RunFacts) -> Iterator[Work]:
             rows=run_break["rows"],
             since=since,
             fields=() if chunk_of(place) else (("place", place), ("name", place)),
+            is_late=awaiting.get(chunk_of(place)) == run_break["rows"],
         )
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from io import BytesIO
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -257,6 +258,34 @@ def test_an_extract_refused_by_a_gate_is_sent_by_the_command_that_its_line_offer
     cardlink(tmp_path, *decided(line, "open the gate"))
 
     assert "refused extracts" not in work(tmp_path)
+
+
+def test_rows_of_a_break_closed_as_explained_wait_on_a_line_of_their_own_that_opens_it_again(
+    tmp_path: Path, bank: Bench
+) -> None:
+    run = sent_night(tmp_path, 10)
+    row = bank.ledger(run).sort("position").row(7, named=True)
+    stray = "{cuid},{last_4},https://other.example.com/8,2099-01-01,\n".format(**row)
+    answer(bank, run, 1, rows=7, tail=stray)
+    cardlink(tmp_path, "ingest", "bank")
+    breaks = work(tmp_path)
+    [host] = breaks["break URL_NOT_ALLOWED"]
+    closed = told(tmp_path, *decided(host, "explained"))
+    beside = work(tmp_path)
+    cardlink(tmp_path, *decided(beside["break RESULT_SHORT"][0], "explained"))
+    alone = work(tmp_path)
+    [explained] = alone["results still incomplete"]
+    cardlink(tmp_path, *decided(explained, "open again"))
+
+    for line in chain.from_iterable(breaks.values()):
+        assert "give up" not in [choice["decision"] for choice in line["decisions"]]
+    assert words(closed["next"])[2:] == ["worklist", "bank"]
+    assert ["results still incomplete"] == [*beside.keys() - {"break RESULT_SHORT"}]
+    assert {"results awaited": 2, "results still incomplete": 1} == {
+        kind: line["rows"] for kind, [line] in alone.items()
+    }
+    assert "1 chunk, 1 row (URL_NOT_ALLOWED)" in explained["matter"]
+    assert host["rows"] == work(tmp_path)["break URL_NOT_ALLOWED"][0]["rows"]
 
 
 def test_links_that_were_delivered_are_on_the_worklist_until_their_delivery_is_confirmed(
