@@ -70,6 +70,11 @@ class _Issuer(NamedTuple):
         """Return all extracts, or those that still need something."""
         return [extract for extract in self.extracts if everything or extract.is_open]
 
+    @property
+    def has_pending(self) -> bool:
+        """Whether an extract waits for the next submit."""
+        return any(extract.word == "pending" for extract in self.extracts)
+
     def runs_shown(self, everything: bool) -> list[run_status.RunStatus]:
         """Return all runs, or those under way."""
         return [run for run in self.runs if everything or run.run in self.under_way]
@@ -112,8 +117,11 @@ def worklist(
         "worklist": [_line_facts(line, moment) for line in lines],
         "together": [_aged_facts(line, moment) for line in joined],
     }
-    shown = [*standing, *tables, *_to_do(joined, moment), to_do]
+    pending = [known.name for known in issuers if known.has_pending]
+    shown = [*standing, *tables, *_to_do(joined, moment, is_pending=bool(pending)), to_do]
     next_step = joined[0].first if joined else None
+    if not joined and pending:
+        next_step = Step("submit", ",".join(pending))
     return Result(facts, shown, next_step, headline=to_do.title).beside(unread)
 
 
@@ -188,10 +196,12 @@ def _tables(issuers: Sequence[_Issuer]) -> Iterator[Part]:
     yield ""
 
 
-def _to_do(joined: Sequence[works.Line], moment: datetime) -> Iterator[Part]:
+def _to_do(
+    joined: Sequence[works.Line], moment: datetime, *, is_pending: bool = False
+) -> Iterator[Part]:
     """Yield what is to be done, as far as a terminal shows it."""
     if not joined:
-        yield "nothing to do"
+        yield "nothing to do but to submit the extracts" if is_pending else "nothing to do"
         return
     yield f"{counted(len(joined), 'thing')} to do, due first:"
     for line in joined[:LONGEST]:

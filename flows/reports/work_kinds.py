@@ -140,6 +140,11 @@ TO_UPLOAD = _kind(
         "Fetch them, upload each file, then record it.",
         (
             Choice(
+                "record",
+                "They are uploaded to the portal: those that were fetched to the folder.",
+                Step("upload", Slot("target"), Slot("chunk"), to=FOLDER, done=True),
+            ),
+            Choice(
                 "hold back",
                 "They cannot be fetched until they are released.",
                 Step("outbox hold", Slot("run"), Slot("chunks"), reason=WHY),

@@ -28,6 +28,20 @@ def test_extracts_and_runs_that_are_open_stand_above_what_is_to_be_done(tmp_path
     assert [run] == [line["run"] for line in answer.facts["runs"]]
 
 
+def test_what_waits_for_the_next_submit_is_something_to_do(tmp_path: Path) -> None:
+    bench = bank(tmp_path)
+    bench.answer()
+    bench.ingest()
+    settled = worklist(Context(tmp_path), "bank")
+    bench.drop(3, "bank-20261121.csv", seed=5)
+
+    answer = worklist(Context(tmp_path), "bank")
+
+    assert ("nothing to do", None) == (settled.lines[-1], settled.next_step)
+    assert "nothing to do but to submit the extracts" == answer.lines[-1]
+    assert "cardlink submit bank" == str(answer.next_step)
+
+
 def test_a_run_whose_chunks_are_cancelled_is_not_under_way_and_its_report_says_why(
     tmp_path: Path,
 ) -> None:
