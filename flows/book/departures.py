@@ -210,10 +210,8 @@ def namings(store: Store, extracts: Mapping[str, WholeExtract]) -> Iterator[Nami
     if not deciding:
         return
     oldest = min(map(order, deciding))
-    in_order = sorted(extracts, key=lambda run: order(extracts[run]), reverse=True)
-    for run in in_order:
-        if order(extracts[run]) >= oldest:
-            yield _naming(store, run, extracts[run])
+    needed = {run: extract for run, extract in extracts.items() if order(extract) >= oldest}
+    yield from later_namings(store, needed)
 
 
 def later_namings(store: Store, extracts: Mapping[str, WholeExtract]) -> Iterator[Naming]:

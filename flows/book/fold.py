@@ -188,8 +188,7 @@ def _last_word() -> pl.Expr:
 
 def _is_too_late() -> pl.Expr:
     """Return whether an attempt repeats a row of a card that was sent and has ended since."""
-    first_sent = pl.col("turn").filter(pl.col("state").is_in(SENT)).min()
-    is_repeated = pl.col("origin").is_not_null() & (pl.col("turn") > first_sent)
+    is_repeated = pl.col("origin").is_not_null() & pl.col("state").is_in(SENT).any()
     return (is_repeated & (last_day() < pl.col("as_of"))).fill_null(value=False)
 
 

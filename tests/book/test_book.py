@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 
 import polars as pl
 import pytest
@@ -13,7 +14,7 @@ from flows.book.departures import NOBODY as NOBODY_LEFT
 from flows.book.given_up import GIVEN_UP, NOBODY
 from flows.book.kept_links import NONE_KEPT
 from flows.book.stages import NO_STAGES
-from tests.book.test_standing import TODAY, attempt
+from tests.book.test_standing import LINK, TODAY, attempt
 
 CARD_OF_A = pl.DataFrame([{"holder": "a", "last_4": "1111"}], GIVEN_UP)
 
@@ -71,3 +72,18 @@ def test_an_uploaded_chunk_is_given_up_where_all_who_wait_for_it_are(
     chunks = book(*waiting, linked, given_up=CARD_OF_A).given_up_chunks
 
     assert ({("r1", 1)} if is_over else set()) == chunks
+
+
+def test_a_card_is_active_twice_where_two_links_live_of_what_was_sent_last() -> None:
+    def linked(turn: int, holder: str = "a", **more: object) -> dict[str, object]:
+        facts = {"renewal": False, "address_check": 1, **more}
+        return attempt("linked", turn, holder, **facts)
+
+    names = {1: 1, 2: 2, 3: 2}
+    repeated = [linked(turn, cuid=f"c{turn}", name_check=name) for turn, name in names.items()]
+    renamed = [linked(turn, "b", name_check=turn) for turn in (1, 2)]
+    renewed = [linked(turn, "c", renewal=turn > 1) for turn in (1, 2)]
+    cards = book(*repeated, *renamed, *renewed)
+
+    assert [("c1", "1111", "2912", "r2 r3")] == cards.active_twice(LINK).rows()
+    assert [] == cards.active_twice(LINK + timedelta(1)).rows()

@@ -11,6 +11,7 @@ from flows.book.deliveries import (
     NO_DELIVERIES,
     Deliveries,
     KnownDelivery,
+    delivered_links,
     history_of,
     read_deliveries,
 )
@@ -49,6 +50,16 @@ def test_of_each_link_the_last_end_the_first_delivery_and_the_last_withdrawal_co
         (late, FIRST, None),
         (early, FIRST + timedelta(days=3), FIRST + timedelta(days=4)),
     ] == [tuple(link[name] for name in columns) for link in history]
+
+
+def test_a_link_that_several_receivers_have_is_delivered_since_the_first_of_them() -> None:
+    until = date(2027, 1, 20)
+    rows = changes((3, 1, "new", until), (1, 1, "new", until), (2, 1, "new", until))
+    of_several = rows.with_columns(receiver=pl.Series(["late", "first", "next"]))
+
+    (link,) = delivered_links(of_several).rows(named=True)
+
+    assert (until, FIRST + timedelta(days=1)) == (link["until"], link["delivered"])
 
 
 def test_a_delivery_that_is_not_stored_any_more_is_not_known_any_more() -> None:

@@ -9,18 +9,20 @@ from typing import NamedTuple
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from flows.book import departures as departures_of_extracts
 from flows.book.attempts import ATTEMPT, in_order
 from flows.book.book import read_book
-from flows.book.departures import Naming, WholeExtract, departures
+from flows.book.departures import Naming, WholeExtract, departures, later_namings, namings
 from flows.book.people import balance
 from flows.reports.unlinked import unlinked
 from flows.runs.cards import CARD_WITHOUT_TWIN
 from flows.runs.keys import book
 from schemas.portal import PAN
 from tests.book.test_kept import from_ledgers
+from tests.memory import MemoryStore
 from tests.partner_api.town import Population, town
 
 DAY = date(2026, 11, 20)
@@ -178,8 +180,15 @@ def _names_itself(row: Row, card: tuple[str, str | None], only_corrected: bool) 
     return (row.last_4 == card[1] or only_corrected) and row.holder == card[0]
 
 
+ROW = Row("a", "1111", is_attempt=True)
+CORRECTED_LATER = [Night(0, True, [ROW]), Night(1, True, []), Night(2, False, [ROW], corrects=True)]
+CORRECTED_THAT_DAY = [Night(0, True, []), Night(0, False, [ROW], corrects=True)]
+
+
 @settings(deadline=None)
 @given(st.lists(nights, max_size=6))
+@example(CORRECTED_LATER)
+@example(CORRECTED_THAT_DAY)
 def test_who_left_and_since_when_is_as_a_clerk_would_note_it_night_by_night(
     history: list[Night],
 ) -> None:
@@ -203,6 +212,25 @@ def test_who_had_left_before_and_the_later_extracts_say_the_same_as_all_extracts
     departed = departures(attempts(history), later, before)
 
     assert departures(attempts(history), newest_first).rows() == departed.rows()
+
+
+def test_extracts_are_read_from_the_newest_to_the_oldest_by_which_somebody_can_have_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def naming(_store: object, _run: str, extract: WholeExtract) -> Naming:
+        return Naming(extract, cards([]))
+
+    monkeypatch.setattr(departures_of_extracts, "_naming", naming)
+    known = [(0, 1, False), (1, 2, True), (1, 3, True), (1, 4, False), (0, 5, True)]
+    extracts = {
+        f"run-{turn}": WholeExtract(day=DAY + timedelta(day), turn=turn, full=full)
+        for day, turn, full in known
+    }
+
+    needed = [named.extract.turn for named in namings(MemoryStore(), extracts)]
+    every = [named.extract.turn for named in later_namings(MemoryStore(), extracts)]
+
+    assert ([4, 3, 2, 5], [4, 3, 2, 5, 1]) == (needed, every)
 
 
 def stands(place: Population) -> dict[str, str]:

@@ -189,6 +189,11 @@ def ended(state: str, turn: int, **facts: bool) -> Tried:
     return once(state, turn, **facts)._replace(expiration=ENDED)
 
 
+def this_month(state: str, turn: int, **facts: bool) -> Tried:
+    """Return an attempt for a card whose last day is that of run 10."""
+    return once(state, turn, **facts)._replace(expiration=f"{TODAY:%y%m}")
+
+
 @pytest.mark.parametrize(
     ("tried", "places"),
     [
@@ -206,12 +211,25 @@ def ended(state: str, turn: int, **facts: bool) -> Tried:
         # a refusal by us is over once the card was held back as changed, in the same run too
         ([once("error", 1), once("rejected", 2), once("changed", 2)], {"last": 0, "change": 2}),
         ([once("error", 1), once("changed", 2), once("rejected", 3)], {"last": 2, "held": 1}),
+        (
+            [once("error", 1), once("changed", 2), once("rejected", 3), once("reverted", 4)],
+            {"last": 0},
+        ),
+        # of several of a kind the last
+        ([once("error", 1), once("linked", 1)], {"last": 1}),
+        ([once("awaiting", 1), once("awaiting", 2)], {"waiting": 1}),
+        ([once("linked", 1), once("changed", 2), once("reverted", 3)], {"held": 2, "last": 0}),
+        ([once("changed", 1), once("reverted", 2)], {"last": 1}),
+        ([once("cancelled", 1), once("cancelled", 2)], {"last": 1}),
         # a cancelled chunk says least
         ([once("linked", 1), once("cancelled", 2)], {"last": 0, "change": 1, "held": None}),
         ([once("cancelled", 1), once("changed", 2)], {"last": 0, "sent": None, "change": 1}),
         # of a card that has ended, too, the last refusal counts where it was never sent
         ([ended("rejected", 1), ended("rejected", 2, repeats=True)], {"last": 1, "sent": None}),
         ([ended("error", 1), ended("rejected", 2, repeats=True)], {"last": 0, "row": 1}),
+        # which it has on the day after its last one
+        ([this_month("error", 1), this_month("rejected", 10, repeats=True)], {"last": 1}),
+        ([this_month("error", 1), this_month("rejected", 11, repeats=True)], {"last": 0}),
         # a decision is the last word, but no answer of the partner
         ([once("error", 1), once("error", 2, decided=True)], {"last": 1, "sent": 0, "extract": 0}),
     ],
@@ -224,6 +242,35 @@ def test_which_attempt_of_an_issue_decides_what(
     assert places == {name: found[name] for name in places}
 
 
+def unreadable(turn: int) -> Tried:
+    """Return a refused row of the same cardholder, whose card number cannot be read."""
+    return once("rejected", turn)._replace(last_4=None)
+
+
+@pytest.mark.parametrize(
+    ("tried", "newest"),
+    [
+        ([once("linked", 1), unreadable(2), unreadable(3)], 2),
+        ([once("linked", 1), unreadable(2), once("linked", 3)], 2),
+        ([once("linked", 1), once("linked", 2), unreadable(2)], 2),
+        ([once("linked", 1), once("linked", 2), unreadable(1)], 2),
+    ],
+)
+def test_a_row_without_a_readable_card_number_is_the_newest_until_a_later_run_has_a_readable_one(
+    tried: list[Tried], newest: int
+) -> None:
+    folded = fold(book(tried))
+    is_card = folded.attempt("last", "last_4")["last_4"].is_not_null()
+
+    assert [newest] == folded.places.filter(is_card)["row"].to_list()
+
+
+def test_what_is_left_out_is_counted_with_the_last_attempt_that_stays() -> None:
+    tries = [once("error", 1), once("error", 2), once("linked", 3, 9), once("linked", 4, 5)]
+
+    assert [0, 0, 4] == compacted(book(tries), TODAY)["tries"].to_list()
+
+
 @pytest.mark.parametrize(
     ("later", "expected"),
     [
@@ -234,6 +281,8 @@ def test_which_attempt_of_an_issue_decides_what(
         ([once("changed", 2), once("reverted", 3)], False),
         ([once("changed", 3), once("linked", 3)], False),
         ([once("changed", 3), once("error", 3)], True),
+        # a row of the same extract was corrected, and sent
+        ([once("changed", 2), once("linked", 3, repeats=True)], False),
         # another name, but that of the link again
         ([once("changed", 7)], False),
     ],

@@ -15,6 +15,7 @@ import pytest
 
 from flows.book import known_runs
 from flows.book.head import Head, with_plans
+from flows.book.known_rows import LARGEST
 from flows.book.known_runs import ClosedRun, KeptRuns, KnownRuns, closed_run
 from flows.operations.purge import purge
 from flows.operations.retention import closed_state, state_of
@@ -37,6 +38,14 @@ def with_closed(bench: Bench, **recent: Any) -> Head:
     """Return a head that keeps the runs of a bench that are closed."""
     head = with_plans(Head(trail=1, recent=recent), bench.runs)
     return kept_runs(bench, Head(trail=1)).keep(head)
+
+
+def summarise(bench: Bench, run: str, change: dict[str, Any]) -> None:
+    """Change the summary of a run's report."""
+    key = bench.stored(run).keys.report("summary.json")
+    summary = read_facts(bench.store, key)
+    assert summary is not None
+    bench.store.replace(key, [json.dumps({**summary, **change}).encode()])
 
 
 def test_a_closed_run_says_what_its_report_and_its_objects_say(tmp_path: Path) -> None:
@@ -92,12 +101,20 @@ def test_a_run_is_closed_where_its_report_has_nothing_open(
     tmp_path: Path, change: dict[str, Any], is_closed: bool
 ) -> None:
     bench, run = answered(tmp_path)
-    key = bench.stored(run).keys.report("summary.json")
-    summary = read_facts(bench.store, key)
-    assert summary is not None
-    bench.store.replace(key, [json.dumps({**summary, **change}).encode()])
+    summarise(bench, run, change)
 
     assert is_closed == (closed_run(bench.stored(run)) is not None)
+
+
+def test_the_rows_of_a_closed_run_are_kept_up_to_a_size(tmp_path: Path) -> None:
+    bench, run = answered(tmp_path)
+    has_rows: list[bool] = []
+    for rows in (LARGEST, LARGEST + 1):
+        summarise(bench, run, {"rows": {"awaiting": 0, "read": rows}})
+        closed = closed_run(bench.stored(run))
+        has_rows.append(closed is not None and closed.has_rows)
+
+    assert [True, False] == has_rows
 
 
 def test_rows_that_another_run_has_sent_again_keep_the_run_read_by_retention(

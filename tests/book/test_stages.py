@@ -211,6 +211,46 @@ def test_a_transaction_report_says_nothing_of_a_cardholder_with_two_cards() -> N
     assert ["linked", "linked"] == stands(*two, **reported(placed=True))
 
 
+@pytest.mark.parametrize(("day", "expected"), [(31, "linked"), (1, "placed"), (2, "placed")])
+def test_a_transaction_report_is_about_a_card_from_the_day_on_that_it_was_first_tried(
+    day: int, expected: str
+) -> None:
+    on = date(2026, 10 if day == 31 else 11, day)
+
+    assert [expected] == stands(attempt("linked"), **reported(placed=True, on=on))
+
+
+def test_a_card_is_placed_since_the_first_of_its_links_was() -> None:
+    later = followed(placed=True, turn=2)["followed"].with_columns(
+        placed_at=pl.lit(THEN + timedelta(1))
+    )
+    both = {"followed": pl.concat([later, followed(placed=True)["followed"]])}
+
+    assert [THEN] == staged(attempt("linked"), attempt("linked", 2), **both)["since"].to_list()
+
+
+@pytest.mark.parametrize(
+    ("links", "since"),
+    [
+        ([(None, None, 2), (None, None, 1)], 1),
+        ([("r0", 9, 1), (None, None, 2)], 2),  # by the row of another run its look says least
+    ],
+)
+def test_a_link_that_was_delivered_by_its_look_counts_from_the_first_time(
+    links: list[tuple[str | None, int | None, int]], since: int
+) -> None:
+    rows = [
+        delivered(run=run, row=row)["delivered"].with_columns(
+            delivered=pl.lit(THEN + timedelta(days))
+        )
+        for run, row, days in links
+    ]
+
+    assert [THEN + timedelta(since)] == (
+        staged(attempt("linked"), delivered=pl.concat(rows))["since"].to_list()
+    )
+
+
 def test_a_transaction_report_is_about_the_only_card_with_a_link_whatever_others_there_are() -> (
     None
 ):

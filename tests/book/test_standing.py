@@ -118,6 +118,16 @@ def test_what_an_unanswered_row_waits_for_says_where_its_card_stands(
     assert [expected] == stands(attempt("awaiting", **more))
 
 
+@pytest.mark.parametrize(("day", "is_work"), [(29, True), (30, True), (31, False)])
+def test_a_card_that_has_to_be_sent_again_is_nobodys_work_after_its_last_day(
+    day: int, *, is_work: bool
+) -> None:
+    refused = attempt("error", expiration="2611", reason="card.pan.other")
+    today = date(2026, 11, 1) + timedelta(day - 1)
+
+    assert [is_work] == [who != "" for who in cards(refused, day=today)["who"]]
+
+
 def test_a_reissued_card_is_one_card_and_stands_where_its_newest_issue_does() -> None:
     refused = attempt("error", 2, expiration="3112", reason="cardholder.cuid.exists")
     history = cards(attempt("linked"), refused)
