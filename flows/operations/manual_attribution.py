@@ -164,7 +164,7 @@ def reingest(context: IssuerContext, result: str, reason: str) -> Decided:
 def reingest_strays(context: IssuerContext, reason: str) -> dict[str, Decided]:
     """Attribute every result file again that belongs to no run; what came of each, by its name."""
     issuer = context.issuer.issuer
-    strays = [entry.key for entry in stray_files(context.adapters.store, issuer)]
+    strays = [stray.entry.key for stray in stray_files(context.adapters.store, issuer)]
     return {key.removeprefix(results(issuer)): reingest(context, key, reason) for key in strays}
 
 

@@ -554,9 +554,9 @@ STRAY_RESULTS = _kind(
         "They belong to no run",
         _INGEST,
         (
-            "Move each to the issuer it belongs to, or remove it from the results; then ingest. "
-            "They are read again by themselves once a run is committed or a setting changes: "
-            "where the store was put back to a copy, submit the extracts first."
+            "Do what is said about each, then ingest. They are read again by themselves once a run "
+            "is committed or a setting changes: where the store was put back to a copy, submit the "
+            "extracts first."
         ),
         noun="file",
         several=True,

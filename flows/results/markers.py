@@ -101,13 +101,22 @@ def read_waiting(store: Store, issuer: str) -> dict[str, Waiting]:
     raise MarkSpoiledError(key=key)
 
 
-def stray_files(store: Store, issuer: str) -> Iterator[Entry]:
+class StrayFile(NamedTuple):
+    """A result file that belongs to no run: what is wrong with it, and what to do about it."""
+
+    entry: Entry
+    trouble: str
+
+
+def stray_files(store: Store, issuer: str) -> Iterator[StrayFile]:
     """Yield the result files with breaks that belong to no run, while they are there."""
     for waiting in read_waiting(store, issuer).values():
         if not waiting.runs and waiting.told:
             prefix = waiting.file.partition("[")[0]  # a name may be kept as a mark
             entries = store.keys(prefix)
-            yield from (entry for entry in entries if mask_key(entry.key) == waiting.file)
+            for entry in entries:
+                if mask_key(entry.key) == waiting.file:
+                    yield StrayFile(entry, waiting.told)
 
 
 def write_waiting(store: Store, issuer: str, files: Mapping[str, Waiting]) -> None:

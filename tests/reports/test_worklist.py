@@ -223,6 +223,8 @@ def test_result_files_of_no_run_are_named_on_the_list_until_they_are_gone(
     cardlink(tmp_path, *words(line["first"]))
 
     assert f"They belong to no run: 2 files ({', '.join(pages)})." in line["matter"]
+    for name in pages:
+        assert f"bank/results/{name}: it looks like a login page" in line["matter"]
     assert "result files to look at" not in work(tmp_path)
 
 
