@@ -58,6 +58,8 @@ ERROR = _decision(
     "The rows are errors without a link; errors.csv has the partner's reason.",
     "row.result.lost",
 )
+# reasons that rows have by a decision of an operator, not by an answer of the partner
+DECIDED: Final = frozenset(decision.reason for decision in DECISIONS.values() if decision.reason)
 # those that a kind of break offers, the one that can do least harm first
 UNUSABLE = (EXPLAINED, LOST)
 CONTRADICTED = (ERROR, LOST, LINK)

@@ -31,7 +31,7 @@ FILES = (
 INGEST = Form("ingest", "results of {issuer}", hours=2, retries=(10, 60), actor="optional")
 STAGES = (
     ("submit", "why we refused or warned", "rejects.csv"),
-    ("partner", "why the partner refused", "errors.csv"),
+    ("partner", "why rows sent have no link", "errors.csv"),
 )
 ATTEMPT_STATES = ("rows", "linked", "error", "awaiting")
 

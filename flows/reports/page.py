@@ -37,6 +37,7 @@ from flows.reports.verdicts import ACROSS_RUNS, OF_A_RUN
 from flows.reports.wording import day, day_and_time, first_spans, percent
 from flows.runs.run_status import PURGED, headline
 from flows.steps import Step
+from schemas.breaks import DECIDED
 
 MOST_REASONS = 30
 MOST_SHAPES = 15
@@ -168,6 +169,8 @@ def _refused_at(reasons: Sequence[Mapping[str, Any]], by: str, kind: str) -> lis
     for reason in reasons:
         only_warned = reason["warned"] == reason["rows"]
         who = "warning only" if only_warned else by
+        if reason["code"] in DECIDED:
+            who = "an operator"
         listed.append({"by": who, "kind": kind, **reason})
     return listed
 

@@ -14,7 +14,7 @@ from flows.results.reconcile import Reconciled
 from flows.runs.outcomes import Attributed
 from flows.runs.single_links import ARRIVED
 from schemas import ledger
-from schemas.breaks import Break
+from schemas.breaks import DECIDED, Break
 from schemas.ledger import ERROR, LINKED
 from schemas.records import Closing
 
@@ -142,8 +142,10 @@ def _count_first_reasons(failed: pl.DataFrame) -> pl.DataFrame:
 
 
 def _count_shapes(failed: pl.DataFrame) -> pl.DataFrame:
-    counted = failed.group_by("shape").agg(
-        pl.col("reasons").list.first().drop_nulls().min().alias("reason"),
+    reason = pl.col("reasons").list.first()
+    by_partner = failed.filter(~reason.fill_null("").is_in(DECIDED))
+    counted = by_partner.group_by("shape").agg(
+        reason.drop_nulls().min().alias("reason"),
         pl.len().alias("rows"),
         pl.col("message").min(),
     )

@@ -14,6 +14,7 @@ import pytest
 
 from flows.book.book import read_book
 from flows.reports.cardholder_status import card_statuses
+from flows.reports.page import refused_by
 from flows.runs.keys import results
 from schemas.ledger import AWAITING, ERROR, LINKED
 from tests.builders import quick
@@ -82,11 +83,14 @@ def test_rows_decided_as_lost_are_sent_again_without_an_override_and_the_answer_
 
     closed = cardlink(tmp_path, "mend", "close", run, "RESULT_SHORT", "--decision", "lost", *WHY)
     lost, active = states(bank, run, chunk=1), still_active(bank)
+    reported = summary(bank, run)
     again = told(tmp_path, "resubmit", run, "--code", "row.result.lost", *WHY)
     answer(bank, again["run"], 1)
     answered = cardlink(tmp_path, "ingest", "bank")
 
     assert (closed.exit_code, lost, active) == (0, {LINKED: 6, ERROR: 4}, 16)
+    assert ["an operator"] == [reason["by"] for reason in refused_by(reported)]
+    assert [] == reported["shapes"]
     assert (answered.exit_code, still_active(bank)) == (0, 20)
     assert summary(bank, run)["verdict"] == summary(bank, again["run"])["verdict"] == "balanced"
     assert summary(bank, run)["attempts"]["after"] == {
