@@ -24,6 +24,7 @@ from flows.book.given_up import given_up_cards, is_given_up
 from flows.book.kept import current_pages
 from flows.book.kept_links import kept_links
 from flows.book.known_runs import NO_RUNS, KnownRuns
+from flows.book.nameless import waiting_rows, waiting_turns
 from flows.book.opening import NOBODY_REMOVED, OpeningBalance
 from flows.book.stages import Stages, with_stages
 from flows.book.standing import (
@@ -60,6 +61,8 @@ class Book:
     kept: pl.DataFrame  # the links that stay as they are (`flows.book.kept_links.KEPT`)
     opening: OpeningBalance = NOBODY_REMOVED  # whom retention removed
     read_runs: Callable[[], KnownRuns] = lambda: NO_RUNS
+    # of the extracts whose rows that name no cardholder wait for the issuer
+    nameless_turns: frozenset[int] = frozenset()
 
     @cached_property
     def _not_named(self) -> pl.DataFrame:
@@ -78,6 +81,11 @@ class Book:
         """
         left_out = self._not_named.filter(pl.col("since").is_null())
         return left_out.select("holder", "last_4", "excluded")
+
+    @property
+    def nameless(self) -> pl.DataFrame:
+        """The rows that name no cardholder and wait for the issuer (ATTEMPT)."""
+        return waiting_rows(self.attempts, self.nameless_turns)
 
     @cached_property
     def stages(self) -> Stages:
@@ -267,4 +275,5 @@ def book_of(runs: StoredRuns, columns: Sequence[str] = ATTEMPT.names()) -> Book:
         kept_links(store, issuer),
         head.opening,
         pages.runs,
+        waiting_turns(page.extract for page in head.pages.values() if page.extract is not None),
     )

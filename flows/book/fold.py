@@ -25,6 +25,7 @@ from flows.book.attempts import (
     active,
 )
 from flows.book.kept_links import NONE_KEPT, OF_CHANGE, OF_REFUSAL
+from flows.book.nameless import WAIT, is_nameless
 from flows.runs.cards import CONTENT_FINGERPRINTS, ISSUE, is_among, is_single, last_day
 from schemas.ledger import AWAITING, ERROR, LINKED, REJECTED
 from schemas.reasons import NOT_ELIGIBLES
@@ -295,7 +296,8 @@ def compacted(attempts: pl.DataFrame, today: date) -> pl.DataFrame:
     """Return the attempts that still decide something, in order, with the counts of all.
 
     Those that wait and every link that can still be opened are kept as well, so that a card that is
-    active twice is seen. What is asked about `today` or a later day has the same answer.
+    active twice is seen, and so are the newest rows that name no cardholder, which are counted.
+    What is asked about `today` or a later day has the same answer.
     The counts of attempts that are left out go to the last one of their issue that stays.
     """
     places = _places(attempts).with_row_index("issue")
@@ -303,7 +305,9 @@ def compacted(attempts: pl.DataFrame, today: date) -> pl.DataFrame:
     deciding = of_issue.drop_nulls("place").select("issue", "place").unique()
     heaviest = deciding.group_by("issue").agg(pl.col("place").max())
     counts = places.select("issue", "tries", "sendings").join(heaviest, on="issue")
-    is_active = attempts.select(active(today)).to_series().arg_true().cast(pl.UInt32)
+    last_nameless = pl.col("as_of").filter(is_nameless()).max()
+    counts_alone = active(today) | (is_nameless() & (pl.col("as_of") > last_nameless - WAIT))
+    is_active = attempts.select(counts_alone).to_series().arg_true().cast(pl.UInt32)
     stay = pl.concat([deciding["place"], is_active.alias("place")]).unique().sort().to_frame()
     weights = stay.join(counts, on="place", how="left", maintain_order="left")
     return attempts[stay["place"]].with_columns(

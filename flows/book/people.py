@@ -16,6 +16,7 @@ from flows.book.opening import NOBODY_REMOVED, OpeningBalance, all_removed
 from flows.book.standing import SERVED, STATES
 from flows.errors import BugError
 from flows.runs.cards import is_single
+from flows.steps import counted
 
 WAITING_FOR = ("issuer", "partner", "operator")
 _COUNTED = ("holder", "cuid", "standing", "who")
@@ -25,14 +26,15 @@ _ADDRESSED = {"issuer": "the issuer", "partner": "the partner", "operator": "you
 class Balance(NamedTuple):
     """How many cardholders and cards are in which state (`flows.book.standing.STATES`).
 
-    `waits`: cardholders by who has to act (WAITING_FOR). `nameless`: rows that name no cardholder,
-    which belong to nobody. `opening`: whom retention removed, who are in no state any more.
+    `waits`: cardholders by who has to act (WAITING_FOR). `nameless`: rows that name no cardholder
+    and wait for the issuer (`flows.book.nameless`). `opening`: whom retention removed, who are in
+    no state any more.
     """
 
     people: Mapping[str, int]
     cards: Mapping[str, int]
     waits: Mapping[str, int]
-    nameless: int
+    nameless: int = 0
     opening: OpeningBalance = NOBODY_REMOVED
 
     @property
@@ -52,16 +54,20 @@ class Balance(NamedTuple):
 
     @property
     def is_done(self) -> bool:
-        """Whether nobody waits."""
-        return not any(self.waits.values())
+        """Whether nobody waits, and no row either."""
+        return not any(self.waits.values()) and not self.nameless
 
     @property
     def sentence(self) -> str:
         """The business result in one sentence."""
         holders = "cardholder has" if self.listed == 1 else "cardholders have"
-        return (
-            f"{self.linked:,} of {self.listed:,} {holders} a link; {waiting_sentence(self.waits)}."
-        )
+        waiting = [waiting_sentence(self.waits)] if any(self.waits.values()) else []
+        if self.nameless:
+            rows = counted(self.nameless, "row that names", "rows that name")
+            verb = "waits" if self.nameless == 1 else "wait"
+            waiting.append(f"{rows} no cardholder {verb} for the issuer")
+        others = "; ".join(waiting or ["nobody waits"])
+        return f"{self.linked:,} of {self.listed:,} {holders} a link; {others}."
 
     @property
     def facts(self) -> dict[str, object]:
@@ -158,7 +164,6 @@ def balance(cards: pl.DataFrame, opening: OpeningBalance = NOBODY_REMOVED) -> Ba
         people={state.name: by_state[state.name] for state in STATES},
         cards={state.name: by_card[state.name] for state in STATES},
         waits={name: who[name] for name in WAITING_FOR},
-        nameless=cards.filter(pl.col("holder").is_null()).height,
         opening=opening,
     )
     listed = cards["holder"].drop_nulls().n_unique()
@@ -169,8 +174,14 @@ def balance(cards: pl.DataFrame, opening: OpeningBalance = NOBODY_REMOVED) -> Ba
 
 def balance_of(book: Book, today: date, opening: OpeningBalance = NOBODY_REMOVED) -> Balance:
     """Return the balance over the cardholders of a book on a day, and over whom it lost."""
-    parts = together(balance(part.cards(today)) for part in book.parts())
-    return parts._replace(opening=opening)
+    parts = (balance(part.cards(today)) for part in book.parts())
+    return of_book(book, parts)._replace(opening=opening)
+
+
+def of_book(book: Book, parts: Iterable[Balance]) -> Balance:
+    """Return the balance over a book from those over its parts."""
+    nameless = book.nameless.height
+    return together(parts)._replace(opening=book.opening, nameless=nameless)
 
 
 def _numbers(*series: pl.Series) -> Counter[str]:

@@ -27,6 +27,7 @@ class _Standing(NamedTuple):
 
     facts: dict[str, Any]
     shown: list[Part]
+    is_waiting: bool
 
 
 @entry("cardholders", form=DERIVED)
@@ -53,7 +54,7 @@ def cardholders(context: Context, issuer: str = "", *, rebuild: bool = False) ->
     standings, unread = context.each(issuer, of_issuer)
     shown = list(chain.from_iterable(standing.shown for standing in standings))
     facts = {"issuers": [standing.facts for standing in standings]}
-    waiting = [each.facts["issuer"] for each in standings if any(each.facts["waits"].values())]
+    waiting = [each.facts["issuer"] for each in standings if each.is_waiting]
     next_step = Step("worklist", *waiting[:1]) if waiting else None
     return Result(facts, shown[:-1] or ["no issuers yet"], next_step).beside(unread)
 
@@ -84,7 +85,7 @@ def _standing(context: contexts.IssuerContext, remark: str) -> _Standing:
         cards = part.cards(_today(context))
         counts.append(people.balance(cards))
         links.append(stages.known_links(cards, current.stages))
-    counted = people.together(counts)._replace(opening=current.opening)
+    counted = people.of_book(current, counts)
     came_to = stages.coverage(links)
     facts = {"issuer": name, **counted.facts, "links": came_to}
     remarks = [remark] if remark else []
@@ -94,7 +95,7 @@ def _standing(context: contexts.IssuerContext, remark: str) -> _Standing:
         shown += [*came, ""]
     if current.opening.sentence:
         shown += [current.opening.sentence, ""]
-    return _Standing(facts, shown)
+    return _Standing(facts, shown, not counted.is_done)
 
 
 def _today(context: contexts.IssuerContext) -> date:
@@ -137,4 +138,6 @@ def standing_table(counted: Mapping[str, Any]) -> Table:
         rows.append(("forgotten", removed["erased_people"], removed["erased_cards"]))
     removed_cards += removed["erased_cards"]
     total = ("ever named", counted["named"], sum(counted["cards"].values()) + removed_cards)
-    return Table(("where they stand", "cardholders", "cards"), [*rows, total])
+    nameless = [("rows that name no cardholder", 0, counted["nameless"])]
+    nameless = nameless if counted["nameless"] else []
+    return Table(("where they stand", "cardholders", "cards"), [*rows, total, *nameless])

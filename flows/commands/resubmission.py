@@ -244,6 +244,17 @@ def _resubmitted(context: contexts.IssuerContext, run: str, done: submissions.Su
     return Result(facts, shown, upload_step(issuer), outbox=issuer, headline=headline)
 
 
+_FILLED_IN = (
+    "fill in the column correction; (empty) clears a field; "
+    "add a line to correct another column of a row",
+    "to use it in the Prefect form, put it in the corrections of its issuer",
+)
+_NOTHING_TO_FILL_IN = (
+    "there is nothing to fill in: no refused row waits for a correction; rows that were sent since "
+    "and those of cardholders who have a link by now, are not listed"
+)
+
+
 @entry("corrections", form="it writes a file on the machine of the person who fills it in")
 def corrections(context: Context, run: Templated, *, to: Path | None = None) -> Result:
     """Write the refused rows of RUN, ours and the partner's, as a template to fill in.
@@ -265,12 +276,8 @@ def corrections(context: Context, run: Templated, *, to: Path | None = None) -> 
     pieces = stored_frames.csv_pieces(frames, tables.Template.dtypes())
     write_new(path, [BOM, *pieces])
     lines = sum(frame.height for frame in frames)
-    shown = [
-        f"{path}: {counted(lines, 'line')}, one per row and reason",
-        "fill in the column correction; (empty) clears a field; "
-        "add a line to correct another column of a row",
-        "to use it in the Prefect form, put it in the corrections of its issuer",
-    ]
+    shown = [f"{path}: {counted(lines, 'line')}, one per row and reason"]
+    shown += _FILLED_IN if lines else [_NOTHING_TO_FILL_IN]
     facts = {"run": run, "file": str(path), "lines": lines}
     next_step = Step("resubmit", run, corrections=path, reason=WHY, dry_run=True)
     return Result(facts, shown, next_step if lines else None)

@@ -87,6 +87,13 @@ def not_updated_work(
     yield from _refused_work(issuer, kinds.NOT_UPDATED, committed, others, now)
 
 
+def nameless_work(
+    issuer: str, committed: Iterable[KnownPlan], rows: pl.DataFrame, now: datetime
+) -> Iterator[Work]:
+    """Yield the rows that name no cardholder (`flows.book.book.Book.nameless`), by their run."""
+    yield from _refused_work(issuer, kinds.NAMELESS, committed, rows, now)
+
+
 def _refused_work(
     issuer: str, kind: str, committed: Iterable[KnownPlan], refused: pl.DataFrame, now: datetime
 ) -> Iterator[Work]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from flows.book.book import read_book
-from flows.book.people import balance, together
+from flows.book.people import balance, of_book, together
 from flows.reports import programme
 from flows.reports.page import render
 from flows.reports.programme import STATE_NAMES, IssuerFacts
@@ -47,7 +47,7 @@ def read_issuer(context: IssuerContext) -> IssuerFacts:
     return IssuerFacts(
         issuer=issuer,
         cardholders=pl.concat(cardholders for cardholders, _ in parts),
-        balance=together(counted for _, counted in parts)._replace(opening=book.opening),
+        balance=of_book(book, (counted for _, counted in parts)),
         runs=facts_of(book.runs, adapters),
         within=context.issuer.portal.link_within_hours,
     )

@@ -23,6 +23,7 @@ from flows.reports.link_work import (
     WITHIN,
     changed_work,
     link_work,
+    nameless_work,
     not_replaced_work,
     not_updated_work,
 )
@@ -100,11 +101,13 @@ def survey(
     work += not_replaced_work(context.issuer.issuer, committed, cards.not_replaced, terms.now)
     work += not_updated_work(context.issuer.issuer, committed, cards.not_updated, ending, terms.now)
     work += links_to_deliver(stored.store, context.issuer, cards.to_deliver, terms.now)
+    nameless = _of_period(book.nameless, start, end)
+    work += nameless_work(context.issuer.issuer, committed, nameless, terms.now)
     work += link_work(context.issuer.issuer, ending, terms.now)
     work += beside.work(context, list(book.runs.plans.values()))
     work = with_asked(stored, work)
     opening = book.opening if (start, end) == (None, None) else NOBODY_REMOVED
-    counted = cards.balance._replace(opening=opening)
+    counted = cards.balance._replace(opening=opening, nameless=nameless.height)
     return Survey(facts, without_link, counted, work, terms, cards.twice, stored, book.runs)
 
 

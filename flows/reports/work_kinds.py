@@ -301,6 +301,29 @@ CORRECT_CARD = _kind(
         several=True,
     )
 )
+NAMELESS = _kind(
+    Kind(
+        "rows that name no cardholder",
+        ISSUER,
+        "Refused, and of nobody who is known: who stands in them is on no other list, unless "
+        "another row names them",
+        Step("corrections", Slot("issuer"), to=FILE),
+        (
+            "Send the list to the issuer: it has the number of each row, and no template can hold "
+            "its fields. The next extract of a full portfolio without such rows ends this; else it "
+            "ends two weeks later."
+        ),
+        (
+            Choice(
+                "send from a corrected extract",
+                "Its rows replace those of the run, by number.",
+                Step("resubmit", Slot("run"), extract=EXTRACT, reason=WHY),
+                widest="run",
+            ),
+        ),
+        several=True,
+    )
+)
 AS_THEY_ARE = _kind(
     Kind(
         "rows to send again",

@@ -62,13 +62,14 @@ def template_of_all_runs(context: IssuerContext) -> Iterator[pl.DataFrame]:
 
     A frame for each run that decided last about such cards, the newest first: of each card the row
     of its last attempt, also of one that has a link and of which we refused a newer row, or the row
-    by which a link that ends would be renewed.
+    by which a link that ends would be renewed. Rows that name no cardholder are there, too.
     """
     today = local_day(context.adapters.now(), context.issuer.time_zone)
     store = context.adapters.store
     book = read_book(store, context.issuer.issuer)
     parts = [_to_correct(context, part, today) for part in book.parts()]
-    rows = pl.concat(parts).unique()
+    nameless = book.nameless.select("run", "row")
+    rows = pl.concat([*parts, nameless]).unique()
     rows_of = {run: frame["row"] for (run,), frame in rows.group_by("run") if run}
     for run in newest_first(rows_of):
         is_waiting = pl.col("row").is_in(rows_of[run].implode())
