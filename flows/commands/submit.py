@@ -159,10 +159,11 @@ def _submitted(
         next_step = Step("worklist", issuer) if waiting else Step("ingest", issuer)
         return Result(facts, waiting or nothing, next_step)
     shown = chain.from_iterable(submitted(context, run) for run in done)
+    has_chunks = any(run.manifest.chunks for run in done)
     return Result(
         facts,
         [*shown, *_refusals(refused), *waiting, *remarks],
-        upload_step(issuer) if done else Step("worklist", issuer),
+        upload_step(issuer) if has_chunks else Step("worklist", issuer),
         max((error.exit_code for error in refused), default=0),
         outbox=issuer,
         headline=_headline(done, refused),

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from flows.commands.context import Context
 from flows.commands.outbox import cancel
+from flows.commands.submit import submit
 from flows.commands.worklist import worklist
+from tests import keys
 from tests.cli.test_reconcile import bank
 
 
@@ -40,6 +42,19 @@ def test_what_waits_for_the_next_submit_is_something_to_do(tmp_path: Path) -> No
     assert ("nothing to do", None) == (settled.lines[-1], settled.next_step)
     assert "nothing to do but to submit the extracts" == answer.lines[-1]
     assert "cardlink submit bank" == str(answer.next_step)
+
+
+def test_a_run_that_sends_nothing_does_not_lead_to_an_upload(tmp_path: Path) -> None:
+    bench = bank(tmp_path)
+    *_, sent = bench.store.keys("bank/extracts/")
+    without_last, _, _ = bench.content(sent.key).rstrip().rpartition(b"\n")
+    bench.store.replace("bank/extracts/bank-20261121.csv", [without_last + b"\n"])
+    (tmp_path / "portal.asc").write_bytes(keys.sound().public)
+
+    done = submit(Context(tmp_path), "bank")
+
+    assert [0] == [run["chunks"] for run in done.facts["runs"] if not run["already"]]
+    assert "cardlink worklist bank" == str(done.next_step)
 
 
 def test_a_run_whose_chunks_are_cancelled_is_not_under_way_and_its_report_says_why(
