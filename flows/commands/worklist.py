@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import chain
@@ -19,6 +20,7 @@ from flows.wiring import now, report_link, wire
 
 with on_first_use():
     from flows.operations import arrivals_beat, undecided_work
+    from flows.reports import open_items, run_facts
     from flows.reports import survey as surveys
     from flows.reports import work as works
     from flows.reports import work_kinds as kinds
@@ -42,6 +44,8 @@ LONGEST = 50  # lines of the worklist on a terminal
 ARTIFACT = 1000  # and in Prefect
 NAMED = 3  # extracts or days named in a line
 OVER = ("refused", "replaced by a later run", "abandoned")  # of runs that are not committed
+UPLOADED = "uploaded"
+PLACES = {"waiting": "to be uploaded", "held": "on hold"}  # of chunks without an answer
 FORM = Form("worklist", "worklist {issuer}", actor="none", without=("everything",))
 
 
@@ -150,7 +154,29 @@ def _issuer(context: Context, name: str) -> _Issuer:
     begun = {run.run for run in statuses if run.run not in ended and run.state not in OVER}
     arrivals = arrivals_beat.liveness(store, issuer_context.issuer, now())
     extracts = extracts_of(issuer_context, known.plans.values())
-    return _Issuer(issuer_context, survey, extracts, statuses, frozenset(waiting | begun), arrivals)
+    facts = {run.run: run for run in survey.runs}
+    runs = [_located(run, facts.get(run.run)) for run in statuses]
+    return _Issuer(issuer_context, survey, extracts, runs, frozenset(waiting | begun), arrivals)
+
+
+def _located(status: run_status.RunStatus, run: run_facts.RunFacts | None) -> run_status.RunStatus:
+    """Return the status of a run with where its chunks with rows that wait are."""
+    chunks = [chunk for chunk in run.waiting if not chunk.is_cancelled] if run else []
+    if not run or not chunks:
+        return status
+    numbers = Counter(_place(chunk) for chunk in chunks)
+    where = [counted(numbers[place], f"chunk {place}", f"chunks {place}") for place in numbers]
+    parts = [status.state, ", ".join(where)]
+    if status.state == run_status.UNREPORTED:
+        rows = counted(run.rows_awaited, "row waits", "rows wait")
+        parts = ["committed", parts[1], rows]
+    return status._replace(state="; ".join(parts))
+
+
+def _place(chunk: open_items.WaitingChunk) -> str:
+    """Return where a chunk is; one that has answers was uploaded, whatever was recorded."""
+    is_unsent = chunk.missing in (open_items.MISSING, open_items.NOT_DUE)
+    return PLACES.get(chunk.state, UPLOADED) if is_unsent else UPLOADED
 
 
 def _standing(known: _Issuer) -> Iterator[Part]:
@@ -159,11 +185,8 @@ def _standing(known: _Issuer) -> Iterator[Part]:
     if known.arrivals is not None:
         yield f"   {known.arrivals.line}"
     yield f"   extracts: {_extracts(known)}"
-    awaited = {run.run: run.rows_awaited for run in known.survey.runs}
     for run in known.runs_shown(everything=False):
-        rows = awaited.get(run.run, 0) if run.state == run_status.UNREPORTED else 0
-        waits = f"; {counted(rows, 'row waits', 'rows wait')}" if rows else ""
-        yield f"   under way: {run.run}: {run.state}{waits}"
+        yield f"   under way: {run.run}: {run.state}"
     yield ""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from flows.commands.context import Context
-from flows.commands.outbox import cancel
+from flows.commands.outbox import cancel, uploaded
 from flows.commands.submit import submit
 from flows.commands.worklist import worklist
 from tests import keys
@@ -22,12 +22,15 @@ def test_extracts_and_runs_that_are_open_stand_above_what_is_to_be_done(tmp_path
     assert [
         "bank: 0 of 20 cardholders have a link; 20 wait for you.",
         "   extracts: 1 pending (bank-20261121.csv)",
-        f"   under way: {run}: committed, to be uploaded; 20 rows wait",
+        f"   under way: {run}: committed; 1 chunk to be uploaded; 20 rows wait",
         "",
         "1 thing to do, due first:",
     ] == answer.lines[:5]
     assert ["pending"] == [extract["state"] for extract in answer.facts["extracts"]]
     assert [run] == [line["run"] for line in answer.facts["runs"]]
+    uploaded(Context(tmp_path), run)
+    line = f"   under way: {run}: committed; 1 chunk uploaded; 20 rows wait"
+    assert line == worklist(Context(tmp_path), "bank").lines[2]
 
 
 def test_what_waits_for_the_next_submit_is_something_to_do(tmp_path: Path) -> None:
