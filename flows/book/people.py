@@ -7,6 +7,7 @@ which `balance` checks, and those whom retention removed.
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import date
+from types import MappingProxyType
 from typing import NamedTuple
 
 import polars as pl
@@ -26,14 +27,16 @@ _ADDRESSED = {"issuer": "the issuer", "partner": "the partner", "operator": "you
 class Balance(NamedTuple):
     """How many cardholders and cards are in which state (`flows.book.standing.STATES`).
 
-    `waits`: cardholders by who has to act (WAITING_FOR). `nameless`: rows that name no cardholder
-    and wait for the issuer (`flows.book.nameless`). `opening`: whom retention removed, who are in
-    no state any more.
+    `waits`: cardholders by who has to act (WAITING_FOR); `waits_with_link`: those of them who have
+    a link, about which something is to be decided. `nameless`: rows that name no cardholder and
+    wait for the issuer (`flows.book.nameless`). `opening`: whom retention removed, who are in no
+    state any more.
     """
 
     people: Mapping[str, int]
     cards: Mapping[str, int]
     waits: Mapping[str, int]
+    waits_with_link: Mapping[str, int] = MappingProxyType({})
     nameless: int = 0
     opening: OpeningBalance = NOBODY_REMOVED
 
@@ -61,7 +64,11 @@ class Balance(NamedTuple):
     def sentence(self) -> str:
         """The business result in one sentence."""
         holders = "cardholder has" if self.listed == 1 else "cardholders have"
-        waiting = [waiting_sentence(self.waits)] if any(self.waits.values()) else []
+        with_link = Counter(self.waits_with_link)
+        without = Counter(self.waits) - with_link
+        waiting = [waiting_sentence(without)] if without else []
+        if +with_link:
+            waiting.append(f"of those with a link, {waiting_sentence(with_link)}")
         if self.nameless:
             rows = counted(self.nameless, "row that names", "rows that name")
             verb = "waits" if self.nameless == 1 else "wait"
@@ -99,16 +106,19 @@ def together(balances: Iterable[Balance]) -> Balance:
     people = Counter[str]()
     cards = Counter[str]()
     waits = Counter[str]()
+    with_link = Counter[str]()
     nameless = 0
     for issuer in issuers:
         people.update(issuer.people)
         cards.update(issuer.cards)
         waits.update(issuer.waits)
+        with_link.update(issuer.waits_with_link)
         nameless += issuer.nameless
     return Balance(
         people={state.name: people[state.name] for state in STATES},
         cards={state.name: cards[state.name] for state in STATES},
         waits={name: waits[name] for name in WAITING_FOR},
+        waits_with_link={name: with_link[name] for name in WAITING_FOR},
         nameless=nameless,
         opening=all_removed(issuer.opening for issuer in issuers),
     )
@@ -160,16 +170,26 @@ def balance(cards: pl.DataFrame, opening: OpeningBalance = NOBODY_REMOVED) -> Ba
     by_state = _numbers(cards["standing"].filter(counts & single), several["standing"])
     by_card = _numbers(cards["standing"].filter(counts))
     who = _numbers(cards["who"].filter(counts & single), several["who"])
+    linked = _numbers(
+        cards["who"].filter(counts & single & _is_served(cards)),
+        several["who"].filter(_is_served(several)),
+    )
     result = Balance(
         people={state.name: by_state[state.name] for state in STATES},
         cards={state.name: by_card[state.name] for state in STATES},
         waits={name: who[name] for name in WAITING_FOR},
+        waits_with_link={name: linked[name] for name in WAITING_FOR},
         opening=opening,
     )
     listed = cards["holder"].drop_nulls().n_unique()
     if result.listed != listed:
         raise BugError(place="balance over people", kind=f"{result.listed} of {listed} counted")
     return result
+
+
+def _is_served(cards: pl.DataFrame) -> pl.Series:
+    """Return which cards, or cardholders, have a link or need none."""
+    return cards["standing"].is_in([state.name for state in SERVED])
 
 
 def balance_of(book: Book, today: date, opening: OpeningBalance = NOBODY_REMOVED) -> Balance:

@@ -198,6 +198,22 @@ def test_the_balance_says_the_business_result_in_one_sentence() -> None:
     assert not counted.is_done
 
 
+def test_who_has_a_link_of_which_something_is_to_be_decided_is_counted_apart() -> None:
+    linked = attempt("linked", name_check=1)
+    changed = attempt("changed", 2, content=2, name_check=2)
+    refused = attempt("rejected", holder="b", reason="card.pan.luhn")
+
+    only = balance(cards(linked, changed))
+    both = balance(cards(linked, changed, refused))
+
+    assert "1 of 1 cardholder has a link; of those with a link, 1 waits for you." == only.sentence
+    assert both.sentence == (
+        "1 of 2 cardholders have a link; 1 waits for the issuer; of those with a link, "
+        "1 waits for you."
+    )
+    assert {"issuer": 1, "partner": 0, "operator": 1} == both.waits
+
+
 def test_where_nobody_waits_the_sentence_says_so() -> None:
     assert (
         "1 of 1 cardholder has a link; nobody waits." == balance(cards(attempt("linked"))).sentence

@@ -173,7 +173,9 @@ def test_the_changed_have_a_link_and_wait_for_the_operator(tmp_path: Path) -> No
 
     counted = balance(read_book(place.bench.store, "bank").cards(place.day))
 
-    assert "8 of 8 cardholders have a link; 1 waits for you." == counted.sentence
+    assert (
+        "8 of 8 cardholders have a link; of those with a link, 1 waits for you." == counted.sentence
+    )
 
 
 def test_a_living_link_stays_delivered_until_the_new_one_comes(tmp_path: Path) -> None:
