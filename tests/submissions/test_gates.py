@@ -6,6 +6,7 @@ from flows.submissions.gates import (
     CHANGED_EXTRACT,
     OPENABLE,
     Built,
+    IneligibleRateError,
     RejectRateError,
     RowFallError,
     RowJumpError,
@@ -90,6 +91,15 @@ def test_a_gate_that_does_not_hold_refuses_the_run(
     found = next(refusals(tried, bank()), None)
 
     assert type(found) is (refused or type(None))
+
+
+@pytest.mark.parametrize(("rows", "refuses"), [(49, False), (50, False), (51, True)])
+def test_as_many_rows_may_not_be_eligible_as_the_limit_says(rows: int, *, refuses: bool) -> None:
+    limits = {"max_ineligible_rate": 0.5}
+
+    refused = [*refusals(night(ineligible=rows), bank(limits=limits))]
+
+    assert [IneligibleRateError] * refuses == [type(each) for each in refused]
 
 
 def test_a_real_card_at_a_test_issuer_refuses_the_run() -> None:
