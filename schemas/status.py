@@ -61,7 +61,11 @@ class StatusColumn(Settings):
         None, "fixed format: first and last character of the field, from 1; the key is any name"
     )
     send: Values = setting((), 'values of rows that are sent; `""` is an empty cell')
-    leave_out: Values = setting((), "values of rows that are not sent; an issued card stays as is")
+    leave_out: Values = setting(
+        (),
+        "values of rows that are not sent; an issued card stays as is, but in a full portfolio it "
+        "has left: its link is withdrawn",
+    )
     delete: Values = setting(
         (), "values of rows that close their card: not sent, and a link that it has is withdrawn"
     )

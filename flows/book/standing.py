@@ -61,7 +61,12 @@ FAILED = State(
 )
 PLACED = State("placed", "the card is placed; its link may have ended since", "")
 GIVEN_UP = State("given up", "an operator decided that it needs no link", "")
-LEFT = State("left", "the issuer's extracts do not name it any more, or mark it as deleted", "")
+LEFT = State(
+    "left",
+    "the issuer's extracts do not name it any more, mark it as deleted, or leave it out of a full "
+    "portfolio by [status]",
+    "",
+)
 # Most urgent first: a cardholder is in the most urgent state of its cards (`people.py`).
 STATES = (
     LOST,

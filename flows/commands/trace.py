@@ -138,7 +138,8 @@ def _lines(
     yield from _attempt_lines(attempts)
     for card in cards:
         yield f"now: card {_card(card.last_4, card.expiration)} at {card.issuer} {card.stands}"
-        yield from _origin(card)
+        if card.standing:
+            yield f"    {card.origin}"
     if not attempts and not cards:
         yield "no run with a ledger has this cuid"
     if purged:
@@ -148,17 +149,6 @@ def _lines(
         if card.then:
             named = _card(card.last_4, card.expiration)
             yield Sentence("next for card {card}: {then}", card=named, then=card.then)
-
-
-def _origin(card: cardholder_status.CardStatus) -> Iterator[str]:
-    """Yield since when a card stands there, by which row, and how often it was tried."""
-    if not card.standing:
-        return
-    since = f"since {card.since:%Y-%m-%d %H:%M}, " if card.since else ""
-    row = f"{card.run} row {card.row}" if card.run else "fields that were typed in"
-    channel = "a single link" if card.channel == cardholder.SINGLE else "a file"
-    tries = f"attempts: {card.tries:,}, sent: {card.sendings:,}"
-    yield f"    {card.standing}: {since}by {row}, through {channel}; {tries}"
 
 
 def _forgotten(since: str) -> str:

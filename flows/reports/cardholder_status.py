@@ -10,9 +10,11 @@ from flows.book.book import Book
 from flows.book.people import counted_cards
 from flows.book.standing import (
     AUTHENTICATED,
+    AWAITED,
     BY_NAME,
     CANCELLED_CHUNK,
     CHANGED_SINCE,
+    DELIVERED,
     EXPIRED,
     FAILED,
     HAS_LINK,
@@ -21,9 +23,11 @@ from flows.book.standing import (
     NOT_REPLACED,
     NOT_SENT,
     NOT_UPDATED,
+    ON_HOLD,
     OPENED,
     PLACED,
     REFUSED,
+    TO_UPLOAD,
     USABLE,
 )
 from flows.reports.cardholder import CANCELLED, SINGLE, UNSENT, Attempt
@@ -87,6 +91,18 @@ _USABLE = [state.name for state in USABLE]
 Renewals = Mapping[str | None, str | None]
 
 
+# states that begin with what the row that decides says, so that its moment is theirs; that of the
+# others is of an upload or a link before them
+_OF_ITS_ROW = frozenset(
+    state.name
+    for state in (
+        *(HAS_LINK, DELIVERED, OPENED, AUTHENTICATED, FAILED, PLACED),
+        *(AWAITED, TO_UPLOAD, REFUSED, EXPIRED),
+    )
+)
+_NOT_UPLOADED = (ON_HOLD.name, TO_UPLOAD.name)
+
+
 class CardStatus(NamedTuple):
     """Where one card stands, in words and as the book has it, and what to do next.
 
@@ -107,6 +123,19 @@ class CardStatus(NamedTuple):
     tries: int = 0
     sendings: int = 0
     who: str = ""
+
+    @property
+    def origin(self) -> str:
+        """By which row the card stands there, of when, and how often it was tried."""
+        row = f"{self.run} row {self.row}" if self.run else "fields that were typed in"
+        channel = "a single link" if self.channel == SINGLE else "a file"
+        sent = self.sendings - (self.standing in _NOT_UPLOADED)
+        tries = f"attempts: {self.tries:,}, sent: {sent:,}"
+        moment = f"{self.since:%Y-%m-%d %H:%M}" if self.since else ""
+        if moment and self.standing in _OF_ITS_ROW:
+            return f"{self.standing}: since {moment}, by {row}, through {channel}; {tries}"
+        row += f" of {moment}" if moment else ""
+        return f"{self.standing}: by {row}, through {channel}; {tries}"
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -148,6 +148,34 @@ def test_a_card_stands_where_its_book_has_it(
     assert (then in str(status.then)) if then else status.then == ""
 
 
+@pytest.mark.parametrize(
+    ("tries", "origin"),
+    [
+        (
+            [attempt(1, "linked", since=MOMENT)],
+            f"linked: since 2026-11-02 00:00, by {RUN} row 7, through a file; attempts: 1, sent: 1",
+        ),
+        (
+            [
+                attempt(1, "linked", since=MOMENT, name_check=1),
+                attempt(2, "changed", content=2, name_check=2, tries=0, sendings=0),
+            ],
+            f"changed: by {RUN} row 7 of 2026-11-02 00:00, through a file; attempts: 1, sent: 1",
+        ),
+        (
+            [attempt(1, "awaiting", since=MOMENT, wait="held")],
+            f"on hold: by {RUN} row 7 of 2026-11-02 00:00, through a file; attempts: 1, sent: 0",
+        ),
+    ],
+)
+def test_a_moment_before_a_state_is_not_shown_as_its_beginning_nor_a_held_row_as_sent(
+    tries: list[dict[str, object]], origin: str
+) -> None:
+    [status] = statuses(*tries)
+
+    assert origin == status.origin
+
+
 def test_a_status_says_since_when_by_which_row_and_channel_and_after_how_many_attempts() -> None:
     tries = [attempt(1, "error", reason="card.pan.luhn"), attempt(2, "linked", since=MOMENT, row=9)]
 
