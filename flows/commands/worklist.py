@@ -20,7 +20,7 @@ from flows.wiring import now, report_link, wire
 
 with on_first_use():
     from flows.operations import arrivals_beat, undecided_work
-    from flows.reports import open_items, run_facts
+    from flows.reports import open_items, run_facts, summary
     from flows.reports import survey as surveys
     from flows.reports import work as works
     from flows.reports import work_kinds as kinds
@@ -160,7 +160,13 @@ def _issuer(context: Context, name: str) -> _Issuer:
 
 
 def _located(status: run_status.RunStatus, run: run_facts.RunFacts | None) -> run_status.RunStatus:
-    """Return the status of a run with where its chunks with rows that wait are."""
+    """Return the status of a run with where its chunks with rows that wait are.
+
+    Where the rows are of one that is not committed is not known.
+    """
+    if status.state in (*OVER, "not committed"):
+        unknown: dict[str, Any] = dict.fromkeys(summary.FIGURES)
+        return status._replace(**unknown)
     chunks = [chunk for chunk in run.waiting if not chunk.is_cancelled] if run else []
     if not run or not chunks:
         return status

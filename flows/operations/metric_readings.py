@@ -208,7 +208,7 @@ def waiting(reading: Reading) -> Values:
 def rows(reading: Reading) -> Values:
     """Return the rows of all runs by fate."""
     statuses = [run.status for run in reading.runs]
-    return {fate: sum(getattr(status, fate) or 0 for status in statuses) for fate in FIGURES}
+    return {fate: sum(getattr(status, fate) for status in statuses) for fate in FIGURES}
 
 
 def refused(reading: Reading) -> Values:

@@ -411,5 +411,5 @@ def _record(candidate: _Candidate, part: Part, entries: Sequence[Entry]) -> Purg
         objects=dict(Counter(folder or "." for folder in folders)),
         bytes=sum(entry.size for entry in entries),
         verdict=candidate.status.state if has_report else "cancelled",
-        rows={fate: getattr(candidate.status, fate) or 0 for fate in FIGURES},
+        rows={fate: getattr(candidate.status, fate) for fate in FIGURES},
     )

@@ -26,29 +26,22 @@ class Refusal(NamedTuple):
 
 
 class RunStatus(NamedTuple):
-    """A run's state in words, and where its rows are (zeros before a report, None before the
-    commit).
+    """A run's state in words, and where its rows are (zeros before a report).
 
     `why` says why it was refused.
     """
 
     run: str
     state: str
-    read: int | None = 0
-    linked: int | None = 0
-    error: int | None = 0
-    awaiting: int | None = 0
-    rejected: int | None = 0
-    ineligible: int | None = 0
-    duplicate: int | None = 0
-    suppressed: int | None = 0
+    read: int = 0
+    linked: int = 0
+    error: int = 0
+    awaiting: int = 0
+    rejected: int = 0
+    ineligible: int = 0
+    duplicate: int = 0
+    suppressed: int = 0
     why: str = ""
-
-
-def uncommitted_status(run: str, state: str, why: str = "") -> RunStatus:
-    """Return the status of a run that is not committed: where its rows are is not known."""
-    unknown = dict.fromkeys(RunStatus._fields[2:-1])
-    return RunStatus(run, state, **unknown, why=why)
 
 
 def headline(summary: Mapping[str, Any]) -> str:

@@ -36,7 +36,6 @@ from flows.runs.run_status import (
     RunStatus,
     purged_status,
     reported_status,
-    uncommitted_status,
     unreported_status,
 )
 from flows.runs.single_links import ANSWER, SingleLink, last_links, singles
@@ -456,9 +455,9 @@ class StoredRun:
     def _status_before_commit(self) -> RunStatus:
         if self.end is not None:
             why = self.end.reason if isinstance(self.end, Abandoned) else ""
-            return uncommitted_status(self.id, "abandoned", why=why)
+            return RunStatus(self.id, "abandoned", why=why)
         if self.is_replaced:
-            return uncommitted_status(self.id, "replaced by a later run")
+            return RunStatus(self.id, "replaced by a later run")
         if self.refusal is not None:
-            return uncommitted_status(self.id, "refused", why=self.refusal.sentence)
-        return uncommitted_status(self.id, "not committed")
+            return RunStatus(self.id, "refused", why=self.refusal.sentence)
+        return RunStatus(self.id, "not committed")

@@ -77,14 +77,14 @@ def test_every_run_stands_as_it_stood(bank: Path) -> None:
         ANSWERED: ("out of balance", (70, 32, 15, 5, 18, 0, 0)),
         AGAIN: ("committed, to be uploaded", (15, 0, 0, 15, 0, 0, 0)),
         WAITING: ("committed, to be uploaded", (60, 0, 0, 60, 0, 0, 0)),
-        KILLED: ("not committed", (None,) * 7),
-        TURN_TAKEN: ("not committed", (None,) * 7),
-        PLANNED: ("not committed", (None,) * 7),
+        KILLED: ("not committed", (0,) * 7),
+        TURN_TAKEN: ("not committed", (0,) * 7),
+        PLANNED: ("not committed", (0,) * 7),
     } == first
     assert {
         PORTFOLIO: ("balanced", (50, 37, 8, 0, 0, 0, 5)),
         CHANGES: ("committed, to be uploaded", (55, 0, 0, 7, 0, 0, 48)),
-        BEGUN: ("not committed", (None,) * 7),
+        BEGUN: ("not committed", (0,) * 7),
     } == second
 
 
