@@ -33,10 +33,10 @@ def usable_files(named: Mapping[str, Path]) -> Iterator[None]:
         purpose = _purpose(error, named)
         if not purpose:
             raise
-        fields = {"file": str(error.filename), "purpose": purpose, "reason": str(error.strerror)}
+        file, reason = str(error.filename), str(error.strerror)
     else:
         return
-    raise FileUnusableError(**fields)
+    raise FileUnusableError(file=file, purpose=purpose, reason=reason)
 
 
 def _purpose(error: OSError, named: Mapping[str, Path]) -> str:

@@ -125,6 +125,8 @@ class Line(NamedTuple):
         of_kinds = self.rows_by_kind
         if len(of_kinds) > 1:
             return " ".join(f"{WORK[kind].matter}: {of_kinds[kind]:,}." for kind in of_kinds)
+        if self.kind.noted > 1:
+            return " ".join(dict.fromkeys(work.note for work in self.works[: self.kind.noted]))
         notes = {work.issuer: work.note for work in reversed(self.works)}
         if len(notes) == 1:
             return self.works[0].note

@@ -69,6 +69,7 @@ class Kind(NamedTuple):
     several: bool = False  # its first step takes several issuers, so all of them can have one line
     joins: str = ""  # the kind whose line stands for it and others that the same command settles
     named: int = FEW  # files or days named in its sentence
+    noted: int = 1  # things of which it says what is known of each; else of the first alone
 
 
 WORK: Final[dict[str, Kind]] = {}  # by name
@@ -584,6 +585,7 @@ STRAY_RESULTS = _kind(
         noun="file",
         several=True,
         named=MANY,
+        noted=MANY,
     )
 )
 REFUSED_EXTRACTS = _kind(

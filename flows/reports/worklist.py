@@ -247,10 +247,8 @@ def _unknown(issuer: str, unknown: int, terms: ReportTerms) -> Iterator[Work]:
 
 def _stray_results(store: Store, issuer: str) -> Iterator[Work]:
     """Yield the result files with breaks that belong to no run, while they are there."""
-    strays = list(stray_files(store, issuer))
-    note = " ".join(stray.trouble for stray in strays[: kinds.MANY])
-    for entry, _ in strays:
-        yield _about_file(issuer, kinds.STRAY_RESULTS, entry.key, entry.modified, note=note)
+    for entry, trouble in stray_files(store, issuer):
+        yield _about_file(issuer, kinds.STRAY_RESULTS, entry.key, entry.modified, note=trouble)
 
 
 def unsent_corrections(store: Store, issuer: str, committed: Iterable[KnownPlan]) -> Iterator[Work]:

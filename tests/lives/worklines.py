@@ -148,7 +148,7 @@ def names_of(line: WorkLine) -> frozenset[Name]:
 
 def files_of(line: WorkLine) -> list[str]:
     """Return the files that the things of a line are about, as its sentences name them."""
-    return [single["matter"].partition("(")[2].rpartition("). ")[0] for single in line["each"]]
+    return [single["matter"].partition("(")[2].partition("). ")[0] for single in line["each"]]
 
 
 def targets_of(line: WorkLine, issuer: str) -> list[str]:
