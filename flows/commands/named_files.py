@@ -33,7 +33,8 @@ def usable_files(named: Mapping[str, Path]) -> Iterator[None]:
         purpose = _purpose(error, named)
         if not purpose:
             raise
-        file, reason = str(error.filename), str(error.strerror)
+        file = str(error.filename)
+        reason = str(error.strerror)
     else:
         return
     raise FileUnusableError(file=file, purpose=purpose, reason=reason)
