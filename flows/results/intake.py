@@ -230,7 +230,9 @@ def _take_back(context: IssuerContext, file: IngestedFile, attributed: Attribute
         return []
     nothing = pl.DataFrame({name: [None] for name in OUTCOME}, OUTCOME)
     answers = [RunOutcomes(entry, attributed, nothing)]
-    return [_keep_run(context, run, answers, "answer taken back") for run in stale]
+    for run in stale:  # first, since without its answers the run is not stale any more
+        _note_files(context, run, answers, "answer taken back")
+    return [_keep_rows(context, run, answers) for run in stale]
 
 
 def _ingested(result: ResultObject, attributed: Attributed, before: Waiting | None) -> IngestedFile:
@@ -279,11 +281,21 @@ def _keep_run(
     context: IssuerContext, run: str, answers: Sequence[RunOutcomes], event: str, **facts: int
 ) -> str:
     """Store the outcomes of files with a run, and record it; return the key."""
+    key = _keep_rows(context, run, answers)
+    _note_files(context, run, answers, event, **facts)
+    return key
+
+
+def _keep_rows(context: IssuerContext, run: str, answers: Sequence[RunOutcomes]) -> str:
     adapters = context.adapters
-    keys = keys_of(run)
-    key = write_outcomes(adapters.store, keys, adapters.now(), answers)
+    return write_outcomes(adapters.store, keys_of(run), adapters.now(), answers)
+
+
+def _note_files(
+    context: IssuerContext, run: str, answers: Sequence[RunOutcomes], event: str, **facts: int
+) -> None:
+    """Record in the history of a run what came of result files."""
     files = [attributed for _, attributed, _ in answers]
     names = [file.name for file in files]
     digests = [file.digest for file in files]
-    record_event(adapters, keys, event, results=names, digests=digests, **facts)
-    return key
+    record_event(context.adapters, keys_of(run), event, results=names, digests=digests, **facts)
