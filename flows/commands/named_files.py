@@ -25,7 +25,8 @@ _UNUSABLE = (
 def usable_files(named: Mapping[str, Path]) -> Iterator[None]:
     """Raise FileUnusableError where a file that is named, or one in a named folder, is unusable.
 
-    `named`: paths by what names them. A relative path is named too, by a default.
+    `named`: paths by what names them. A bare name is a default, in the folder of who typed it; any
+    other path may be of a store, whose keys are not shown.
     """
     try:
         yield
@@ -48,7 +49,7 @@ def _purpose(error: OSError, named: Mapping[str, Path]) -> str:
     for name, path in named.items():
         if _is_within(file, path) or _is_within(path, file):
             return name
-    return "" if file.is_absolute() else "in this folder"
+    return "in this folder" if file == Path(file.name) else ""
 
 
 def _is_within(file: Path, folder: Path) -> bool:

@@ -230,7 +230,7 @@ def _to_do(
 ) -> Iterator[Part]:
     """Yield what is to be done, as far as a terminal shows it."""
     if not joined:
-        yield "nothing to do but to submit the extracts" if is_pending else "nothing to do"
+        yield "nothing to do but submit the pending extracts" if is_pending else "nothing to do"
         return
     yield f"{counted(len(joined), 'thing')} to do, due first:"
     for line in joined[:LONGEST]:

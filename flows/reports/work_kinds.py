@@ -755,7 +755,7 @@ TO_DELIVER = _kind(
     Kind(
         "links to deliver",
         OPERATOR,
-        "No delivery has them yet, or has their end",
+        "New, or ended, since the last delivery",
         Step("deliver", Slot("issuer")),
         noun="",
         rows="link",

@@ -325,7 +325,8 @@ class StoredRun:
 
     def last_event(self, *kinds: str) -> Mapping[str, Any] | None:
         """Return the last event of these kinds; None without one."""
-        return next((event for event in map(self.event, self._entries_of(kinds)[-1:])), None)
+        entries = self._entries_of(kinds)
+        return self.event(entries[-1]) if entries else None
 
     def has_event(self, kind: str) -> bool:
         """Return whether an event of that kind is recorded."""

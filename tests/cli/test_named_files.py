@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from errno import ENOENT
 from pathlib import Path
 
 import pytest
 
 from flows.cli.main import COMMANDS
+from flows.commands.named_files import usable_files
 from tests.cli.test_mend import cardlink
 from tests.operations.test_questions import answered
 
@@ -62,6 +64,13 @@ def test_a_file_that_is_written_where_no_path_is_given_is_named_too(
 
     assert 2 == done.exit_code
     assert "(in this folder) cannot be read or written" in done.stderr
+
+
+def test_a_path_that_nobody_named_is_not_shown(tmp_path: Path) -> None:
+    of_a_store = FileNotFoundError(ENOENT, "No such file", "demo/store/bank/results/cards.csv")
+
+    with pytest.raises(FileNotFoundError), usable_files({"--to": tmp_path}):
+        raise of_a_store
 
 
 def test_every_command_that_takes_a_path_is_among_them() -> None:

@@ -43,7 +43,7 @@ def test_what_waits_for_the_next_submit_is_something_to_do(tmp_path: Path) -> No
     answer = worklist(Context(tmp_path), "bank")
 
     assert ("nothing to do", None) == (settled.lines[-1], settled.next_step)
-    assert "nothing to do but to submit the extracts" == answer.lines[-1]
+    assert "nothing to do but submit the pending extracts" == answer.lines[-1]
     assert "cardlink submit bank" == str(answer.next_step)
 
 
