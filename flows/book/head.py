@@ -29,7 +29,7 @@ from flows.runs.versions import RELEASE
 from schemas.manifest import Manifest
 
 # of the code that makes the book; attempts are compared by digest, which a new polars may change
-CODE = f"20, cardlink {RELEASE}, polars {pl.__version__}"
+CODE = f"21, cardlink {RELEASE}, polars {pl.__version__}"
 LATER = timedelta(days=1)  # how long after its entry in the audit trail a run may be changed
 _OF_RUN = re.compile(r"[^/]+/runs/([^/]+)/")
 

@@ -5,10 +5,10 @@ true. Runs that are not in the kept book, or have not ended, are read.
 """
 
 from collections.abc import Iterable, Mapping
-from datetime import date
+from datetime import UTC, date, datetime, time
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
@@ -34,7 +34,18 @@ class KnownPlan(BaseModel):
     as_of: date
     is_whole: bool  # of the whole extract, not of a selection of its rows
     end: End
+    committed_at: AwareDatetime | None = None
     looked_at: Literal["", "whole", "purged"] = ""
+
+    @property
+    def midnight(self) -> datetime:
+        """When its business date began."""
+        return datetime.combine(self.as_of, time(), UTC)
+
+    @property
+    def since(self) -> datetime:
+        """Since when what it says of its rows is known: its commit."""
+        return self.committed_at or self.midnight
 
 
 def read_plans(runs: StoredRuns, kept: Mapping[str, KnownPlan]) -> dict[str, KnownPlan]:
@@ -68,4 +79,5 @@ def _read_plan(run: StoredRun) -> KnownPlan | None:
         as_of=plan.as_of,
         is_whole=plan.selection is None,
         end=end,
+        committed_at=run.committed_at if end == "committed" else None,
     )

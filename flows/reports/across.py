@@ -68,7 +68,11 @@ def report_across(
         "active_twice": known.active_twice.height,
         "funnel": stored_funnel(store, issuer),
     }
-    tables = {"worklist": work, "unlinked": known.cards, "active-twice": known.active_twice}
+    tables = {
+        "worklist": work,
+        "unlinked": known.cards.drop("since"),
+        "active-twice": known.active_twice,
+    }
     html = page.across_page(facts, context.forms_url)
     _write(store, period(issuer, start, end), facts, tables, html)
     return facts

@@ -54,11 +54,11 @@ def changed_work(
 
     `changes`: as of `flows.book.book.Book.changes`.
     """
-    days = {plan.run: plan.as_of for plan in committed}
+    plans = {plan.run: plan for plan in committed}
     counts = changes.select(pl.col("is_name", "is_address").sum()).row(0)
     note = "In all, {:,} have another name, {:,} another address.".format(*counts)
     for run, number in changes.group_by("run", maintain_order=True).len().iter_rows():
-        yield _run_work(issuer, kinds.CHANGED, run, number, _midnight(days[run]), note)
+        yield _run_work(issuer, kinds.CHANGED, run, number, plans[run].since, note)
 
 
 def not_replaced_work(
@@ -98,13 +98,14 @@ def _refused_work(
     issuer: str, kind: str, committed: Iterable[KnownPlan], refused: pl.DataFrame, now: datetime
 ) -> Iterator[Work]:
     """Yield work about refused rows (ATTEMPT) by their run, with the most frequent reasons."""
-    days = {plan.run: plan.as_of for plan in committed}
+    plans = {plan.run: plan for plan in committed}
     codes = refused["reason"].drop_nulls().value_counts(sort=True).head(NAMED)
     named = ", ".join(f"{code} ({number:,})" for code, number in codes.iter_rows())
     note = f"Why: {named}." if named else ""
-    for run, number in refused.group_by("run", maintain_order=True).len().iter_rows():
-        day = days.get(run)  # none where the fields were typed in
-        since = _midnight(day) if day else now
+    by_run = refused.group_by("run", maintain_order=True).agg(pl.len(), pl.col("since").min())
+    for run, number, answered in by_run.iter_rows():
+        plan = plans.get(run)  # none where the fields were typed in
+        since = answered or (plan.since if plan else now)
         yield _run_work(issuer, kind, run, number, since, note)
 
 

@@ -42,9 +42,10 @@ _REASONS = {CANCELLED_CHUNK.name: reasons.CANCELLED_CHUNK, EXPIRED.name: reasons
 def unlinked(cards: pl.DataFrame, ending: pl.DataFrame = NONE_ENDING) -> pl.DataFrame:
     """Return the cards that have no link and await none: one line each, most attempts first.
 
-    Columns: cuid, last_4, attempts, sent, run, stage, reason, action. `cards`: as
-    `flows.book.standing.standing` returns them; run, stage and reason are those of the attempt that
-    decides. `ending`: links that end or have ended (ENDING), for the reason of those that ended.
+    Columns: cuid, last_4, attempts, sent, run, stage, reason, since, action. `cards`: as
+    `flows.book.standing.standing` returns them; run, stage, reason and `since` are those of the
+    attempt that decides. `ending`: links that end or have ended (ENDING), for the reason of those
+    that ended.
     """
     lines = without_link(cards, ending).select(
         *CARD,
@@ -53,6 +54,7 @@ def unlinked(cards: pl.DataFrame, ending: pl.DataFrame = NONE_ENDING) -> pl.Data
         "run",
         "stage",
         "reason",
+        "since",
     )
     return with_actions(lines).sort("attempts", "cuid", "last_4", descending=[True, False, False])
 

@@ -39,6 +39,7 @@ class Work(NamedTuple):
     note: str = ""
     codes: frozenset[str] = frozenset()  # the reasons of its rows
     asked_on: date | None = None  # when the partner was asked about it
+    day: date | None = None  # business date of its run, where a decision can be about older ones
 
 
 class Line(NamedTuple):
@@ -203,7 +204,7 @@ class Line(NamedTuple):
             "name": "",
             "codes": sorted(frozenset[str]().union(*(work.codes for work in self.works))),
             # the day after the last of its runs
-            "before": None if self.run else max(work.since for work in self.works).date() + DAY,
+            "before": None if self.run else max(map(_day_of, self.works)) + DAY,
             # one command for several runs closes just these rows, or none
             "limit": None if self.run else self.rows,
             **dict(set(first.fields).intersection(*(work.fields for work in self.works))),
@@ -259,6 +260,10 @@ def together(lines_of_issuers: Iterable[Line]) -> list[Line]:
 def each(works: Iterable[Work]) -> list[Line]:
     """Return a line for each thing to do, due first: worklist.csv."""
     return sorted((Line((work,)) for work in works), key=lambda line: line.order)
+
+
+def _day_of(work: Work) -> date:
+    return work.day or work.since.date()
 
 
 def _order(work: Work) -> tuple[object, ...]:

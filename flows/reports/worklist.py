@@ -18,6 +18,7 @@ from flows.reports.dropped_corrections import unsent_files
 from flows.reports.missed_days import missed_days
 from flows.reports.open_items import MISSING, ReportTerms, WaitingChunk
 from flows.reports.run_facts import RunFacts
+from flows.reports.unlinked_work import unlinked_work
 from flows.reports.work import Work
 from flows.results.learned_forms import LearnedForm
 from flows.results.markers import stray_files
@@ -35,24 +36,11 @@ from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.told import first_unconfirmed
-from schemas.actions import ASK, FIX, GATE_OF, RESUBMIT
-from schemas.breaks import DECISIONS, EXPIRED, EXPLAINED, KINDS, LOST, RESULT_SHORT
-from schemas.corrections import is_at_source
+from schemas.actions import GATE_OF
+from schemas.breaks import DECISIONS, EXPLAINED, KINDS, LOST, RESULT_SHORT
 from schemas.handover import DEFAULT
 from schemas.issuer import Issuer
-from schemas.reasons import CANCELLED_CHUNK
 from schemas.records import Delivery, HandoverTrouble
-
-# what is to be done about cardholders without a link, by the reason of their last attempt
-_BY_REASON = {
-    DECISIONS[LOST].reason: kinds.LOST_ROWS,
-    DECISIONS[EXPIRED].reason: kinds.EXPIRED_ROWS,
-    CANCELLED_CHUNK: kinds.CANCELLED_ROWS,
-}
-# how long a cardholder without a link waits before a run's can be given up beside newer ones
-OLD = timedelta(days=14)
-# and else by its action
-_BY_ACTION = {FIX: kinds.CORRECT, RESUBMIT: kinds.SEND_AGAIN, ASK: kinds.ASK_ABOUT}
 
 
 def worklist(
@@ -78,7 +66,7 @@ def worklist(
         work += _chunks(issuer, run, terms)
         work += _breaks(name, run)
         work += _behind(name, run, terms)
-    work += _unlinked(name, committed, lacking, terms)
+    work += unlinked_work(name, committed, lacking, terms.now)
     work += _unknown(name, unknown, terms)
     work += _stray_results(store, name)
     work += unsent_corrections(store, name, committed)
@@ -194,43 +182,6 @@ def _behind(issuer: str, run: RunFacts, terms: ReportTerms) -> Iterator[Work]:
     if run.is_behind:
         now = terms.now
         yield Work(due=now, kind=kinds.BEHIND, issuer=issuer, run=run.run, since=now)
-
-
-def _unlinked(
-    issuer: str, committed: Iterable[KnownPlan], lacking: pl.DataFrame, terms: ReportTerms
-) -> Iterator[Work]:
-    """Yield the cardholders whose last attempt gave no link, by its run and what is to be done."""
-    days = {plan.run: _midnight(plan.as_of) for plan in committed}
-    grouped = lacking.group_by("run", "stage", "reason", "action").len()
-    counts: dict[tuple[str, str], dict[str, int]] = {}
-    for run, stage, code, action, number in grouped.iter_rows():
-        kind = _unlinked_kind(run, stage, code, action)
-        if kind:
-            counts.setdefault((run, kind), {})[code] = number
-    for (run, kind), codes in counts.items():
-        since = days.get(run, terms.now)
-        yield Work(
-            due=since,
-            kind=kind,
-            issuer=issuer,
-            run=run,
-            rows=sum(codes.values()),
-            since=since,
-            codes=frozenset(codes),
-            is_late=since < terms.now - OLD,
-        )
-
-
-def _unlinked_kind(run: str, stage: str, code: str, action: str) -> str:
-    """Return the kind of work about cards without a link; "" where nobody has to do anything."""
-    kind = _BY_REASON.get(code) or _BY_ACTION.get(action, "")
-    table = [
-        (stage == "link", ""),  # a renewal says what is to be done: `link_work`
-        (not kind, ""),
-        (not run, kinds.TYPED_IN),
-        (kind == kinds.CORRECT and is_at_source(code), kinds.CORRECT_CARD),
-    ]
-    return next((named for holds, named in table if holds), kind)
 
 
 def _unknown(issuer: str, unknown: int, terms: ReportTerms) -> Iterator[Work]:

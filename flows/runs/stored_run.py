@@ -8,6 +8,7 @@ long.
 """
 
 from collections.abc import Collection, Iterator, Mapping
+from datetime import datetime
 from itertools import chain
 from typing import Any, Final, Self
 
@@ -385,6 +386,16 @@ class StoredRun:
         """The last single link of each row (LINK, and when it `arrived`)."""
         return last_links(self.single_link_attempts)
 
+    @read_once
+    def committed_at(self) -> datetime:
+        """When the committed run was committed."""
+        recorded = commit_time(self.events(COMMITTED))
+        if recorded is not None:
+            return recorded
+        # a crash prevented the event of the commit
+        with self.store.open(self.keys.manifest) as source:
+            return source.entry.modified
+
     # Chunks
 
     @read_once
@@ -403,12 +414,8 @@ class StoredRun:
     def chunk_states(self) -> list[OutboxChunk]:
         """The chunks of the committed run with their states by its events: answers do not count."""
         chunks = self.manifest_as_sealed.chunks
-        events = self.events(COMMITTED, *MOVES)
-        committed = commit_time(events)
-        if committed is None:  # where a crash prevented the event of the commit
-            with self.store.open(self.keys.manifest) as source:
-                committed = source.entry.modified
-        return outbox_chunks(self.id, chunks, committed, moves_in(events, chunks))
+        moves = moves_in(self.events(*MOVES), chunks)
+        return outbox_chunks(self.id, chunks, self.committed_at, moves)
 
     @property
     def cancelled_chunks(self) -> frozenset[int]:

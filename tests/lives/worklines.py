@@ -7,7 +7,7 @@ from __future__ import annotations
 import csv
 import shlex
 from collections.abc import Iterable, Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -119,7 +119,8 @@ def _given_up(line: WorkLine) -> Iterator[WorkLine]:
     """Yield what of a line is given up, or whose link is kept: at once where that is offered."""
     if line["kind"] not in HOPELESS:
         return
-    old = [each for each in line["each"] if each["age_seconds"] > GIVEN_UP_AFTER.total_seconds()]
+    age = _age_of_run if "give up the old" in choices(line) else _age
+    old = [each for each in line["each"] if age(each) > GIVEN_UP_AFTER]
     are_all_old = len(old) == len(line["each"])
     names = ("give up", "keep the link", "dismiss") if are_all_old else ("give up the old",)
     command = _offered(line, *names)
@@ -130,6 +131,16 @@ def _given_up(line: WorkLine) -> Iterator[WorkLine]:
         command = _offered(single, "give up", "keep the link", "dismiss")
         if command:
             yield {**single, "each": [single], "command": command, "is_given_up": True}
+
+
+def _age(single: WorkLine) -> timedelta:
+    return timedelta(seconds=single["age_seconds"])
+
+
+def _age_of_run(single: WorkLine) -> timedelta:
+    """Return how long ago the business date of a run was: by it `give-up --before` counts."""
+    began = datetime.strptime(single["run"].split("-")[-2], "%Y%m%d").replace(tzinfo=UTC)
+    return datetime.fromisoformat(single["due"]) + _age(single) - began
 
 
 def _offered(line: WorkLine, *names: str) -> str:

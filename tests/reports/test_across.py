@@ -147,7 +147,7 @@ def test_attempts_are_counted_and_the_last_one_says_why() -> None:
 
     assert [
         ("=a", "1111", 2, 1, "r2", "partner", "card.pan.other", "ask the partner")
-    ] == cards_left.rows()
+    ] == cards_left.drop("since").rows()
 
 
 @pytest.mark.parametrize(
