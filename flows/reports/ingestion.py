@@ -10,7 +10,7 @@ from flows.reports.behind import runs_to_report
 from flows.reports.rebuild import RunReport, rebuild_lasting
 from flows.reports.verdicts import OUT_OF_BALANCE
 from flows.results.batches import ResultObject
-from flows.results.decisions import chain_of, decisions
+from flows.results.dropped import result_files
 from flows.results.intake import IngestedFile, take_in
 from flows.results.lineage import newest_first
 from flows.results.markers import (
@@ -27,7 +27,7 @@ from flows.results.opening import AWAITED
 from flows.results.problems import is_temporary
 from flows.runs.claim import clean_up
 from flows.runs.context import IssuerContext
-from flows.runs.keys import ingested, keys_of, results
+from flows.runs.keys import ingested, keys_of
 from flows.runs.store import Entry, Store
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
@@ -111,15 +111,6 @@ def ingest(context: IssuerContext, also: str = "") -> Ingested:
         open_files=_count_open_files(store, still_waiting.values()),
         unjudged=taken.unjudged,
     )
-
-
-def result_files(store: Store, issuer: str) -> list[ResultObject]:
-    """Return all result files, each with what operators decided about it."""
-    decided = decisions(store, issuer)
-    return [
-        ResultObject(entry, decided.get(chain_of(issuer, entry.key), ()))
-        for entry in store.keys(results(issuer))
-    ]
 
 
 def _take_in(

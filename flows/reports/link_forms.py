@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import polars as pl
 
-from flows.reports.ingestion import result_files
 from flows.reports.verdicts import OUT_OF_BALANCE
 from flows.results.confirmed_forms import confirmed_forms
+from flows.results.dropped import result_files
 from flows.results.intake import examine
 from flows.results.learned_forms import ENOUGH, LearnedForm, learn
 from flows.results.links import of_forms

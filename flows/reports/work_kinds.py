@@ -571,6 +571,16 @@ LINKS_ABSENT = _kind(
         several=True,
     )
 )
+TO_INGEST = _kind(
+    Kind(
+        "result files to ingest",
+        OPERATOR,
+        "Dropped, and not read yet",
+        _INGEST,
+        noun="file",
+        several=True,
+    )
+)
 STRAY_RESULTS = _kind(
     Kind(
         "result files to look at",

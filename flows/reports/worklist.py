@@ -20,8 +20,10 @@ from flows.reports.open_items import MISSING, ReportTerms, WaitingChunk
 from flows.reports.run_facts import RunFacts
 from flows.reports.unlinked_work import unlinked_work
 from flows.reports.work import Work
+from flows.results.dropped import files_to_ingest
 from flows.results.learned_forms import LearnedForm
 from flows.results.markers import stray_files
+from flows.results.masking import mask_key
 from flows.runs.closings import chunk_of, place_of
 from flows.runs.delivered import (
     DeliveryId,
@@ -41,6 +43,8 @@ from schemas.breaks import DECISIONS, EXPLAINED, KINDS, LOST, RESULT_SHORT
 from schemas.handover import DEFAULT
 from schemas.issuer import Issuer
 from schemas.records import Delivery, HandoverTrouble
+
+MAY_BE_COPIED = timedelta(minutes=1)  # since its last write, a file may be under way
 
 
 def worklist(
@@ -68,6 +72,7 @@ def worklist(
         work += _behind(name, run, terms)
     work += unlinked_work(name, committed, lacking, terms.now)
     work += _unknown(name, unknown, terms)
+    work += _unread_results(store, name, terms.now)
     work += _stray_results(store, name)
     work += unsent_corrections(store, name, committed)
     work += _refused_extracts(runs, committed)
@@ -194,6 +199,16 @@ def _unknown(issuer: str, unknown: int, terms: ReportTerms) -> Iterator[Work]:
             since=terms.now,
             rows=unknown,
         )
+
+
+def _unread_results(store: Store, issuer: str, now: datetime) -> Iterator[Work]:
+    """Yield the result files that no ingest has read yet."""
+    entries = files_to_ingest(store, issuer, now)
+    is_new = bool(entries) and now - entries[-1].modified < MAY_BE_COPIED
+    note = "The newest has just come: wait until it is copied." if is_new else ""
+    for entry in entries:
+        key = mask_key(entry.key)
+        yield _about_file(issuer, kinds.TO_INGEST, key, entry.modified, note=note)
 
 
 def _stray_results(store: Store, issuer: str) -> Iterator[Work]:

@@ -13,6 +13,7 @@ run's commit, and a link counts once its host is allowed or its form confirmed.
 import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -31,6 +32,7 @@ from flows.runs.versions import RELEASE, read_facts
 
 # of an object with the markers of many files; version 0.1 wrote one object per marker
 BATCH_PREFIX = "files-"
+_EVER = datetime.min.replace(tzinfo=UTC)
 WAITING = "waiting"  # the object with the files that wait
 
 
@@ -51,13 +53,14 @@ def marker_key(entry: Entry, decisions: int) -> str:
     return hashlib.sha256(identity.encode()).hexdigest()[:32]
 
 
-def read_markers(store: Store, issuer: str) -> frozenset[str]:
-    """Return the ingest markers of all result files that are done.
+def read_markers(store: Store, issuer: str, since: datetime = _EVER) -> frozenset[str]:
+    """Return the ingest markers of all result files that are done, or of those done `since`.
 
     Raises MarkSpoiledError where they cannot be read.
     """
     prefix = ingested(issuer)
-    names = [entry.key.removeprefix(prefix).removesuffix(".json") for entry in store.keys(prefix)]
+    keys = [entry.key for entry in store.keys(prefix) if entry.modified >= since]
+    names = [key.removeprefix(prefix).removesuffix(".json") for key in keys]
     batches = {name for name in names if name.startswith(BATCH_PREFIX)}
     in_batches = concurrently(lambda name: _read(store, f"{prefix}{name}.json"), batches)
     return frozenset(names).difference(batches, {WAITING}).union(*in_batches)

@@ -76,6 +76,7 @@ def test_a_night_comes_off_the_worklist_step_by_step_by_the_commands_it_names(
     seen.append(set(work(tmp_path)))
     for chunk in chunks:
         answer(bank, run, chunk, rows=4)
+    seen.append(set(work(tmp_path)))
     cardlink(tmp_path, "ingest", "bank")
     seen.append(set(work(tmp_path)))
     [short] = work(tmp_path)["break RESULT_SHORT"]
@@ -92,6 +93,7 @@ def test_a_night_comes_off_the_worklist_step_by_step_by_the_commands_it_names(
     assert seen == [
         {"chunks to upload"} | corrections,
         {"results awaited"} | corrections,
+        {"results awaited", "result files to ingest"} | corrections,
         {"break RESULT_SHORT"} | corrections,
         {"rows decided lost, to send again"} | corrections,
         corrections,
