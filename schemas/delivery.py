@@ -40,7 +40,10 @@ class DeliveryNotice(_Part):
     files: tuple[DeliveredFile, ...]
     sealed_to: str | None = Field(description="fingerprint of the key; null: in clear")
     new: int = Field(ge=0, description="links that may be used from now on")
-    replaced: int = Field(ge=0, description="links that take the place of one withdrawn")
+    replaced: int = Field(
+        ge=0,
+        description="links that take the place of one withdrawn of the same cuid and last 4 digits",
+    )
     withdrawn: int = Field(ge=0, description="links that may no longer be used")
     living: int = Field(ge=0, description="links that the receiver has once it has applied it")
 

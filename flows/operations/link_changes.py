@@ -3,6 +3,7 @@
 Put here what compares links; `delivery.py` reads and writes them.
 """
 
+from collections.abc import Sequence
 from datetime import date
 
 import polars as pl
@@ -54,23 +55,28 @@ def delta(
     perhaps_delivered = pl.concat([delivered, pending.filter(is_added)]).unique(LINK, keep="first")
     gone = perhaps_delivered.join(alive, on=LINK, how="anti")
     fresh = alive.join(surely_delivered(delivered, pending), on=LINK, how="anti")
-    both = [_withdrawn(gone, alive, reported, stopped, today), _added(fresh, gone)]
+    both = [_withdrawn(gone, fresh, alive, reported, stopped, today), _added(fresh, gone)]
     return pl.concat([pl.DataFrame(schema=DELTA), *both], how="diagonal").select(*DELTA)
 
 
 def _withdrawn(
     gone: pl.DataFrame,
+    fresh: pl.DataFrame,
     alive: pl.DataFrame,
     reported: pl.DataFrame,
     stopped: pl.DataFrame,
     today: date,
 ) -> pl.DataFrame:
-    """Return the links that may no longer be used, and why."""
+    """Return the links that may no longer be used, and why.
+
+    A card that was issued again keeps its last four digits, and may have another expiry.
+    """
     marked = _marked(_marked(gone, alive, "alive"), reported, "reported")
+    marked = _marked(marked, fresh, "reissued", CARD)
     of_card = stopped.select(*CARD, pl.col("standing").cast(pl.String)).unique(CARD)
     marked = marked.join(of_card, on=CARD, how="left", maintain_order="left")
     why = (
-        pl.when("alive").then(pl.lit("replaced"))
+        pl.when(pl.any_horizontal("alive", "reissued")).then(pl.lit("replaced"))
         .when(pl.col("until") < today).then(pl.lit("expired"))
         .when(pl.col("standing").is_not_null()).then("standing")
         .when("reported").then(pl.lit("contradicted"))
@@ -82,14 +88,16 @@ def _withdrawn(
 def _added(fresh: pl.DataFrame, gone: pl.DataFrame) -> pl.DataFrame:
     """Return the links that may be used from now on, and whether they replace another."""
     replaces = pl.when("replaces")
-    return _marked(fresh, gone, "replaces").with_columns(
+    return _marked(fresh, gone, "replaces", CARD).with_columns(
         change=replaces.then(pl.lit("replaced")).otherwise(pl.lit("new")),
         why=replaces.then(pl.lit("replaces a link withdrawn")).otherwise(pl.lit("no other link")),
     )
 
 
-def _marked(rows: pl.DataFrame, others: pl.DataFrame, name: str) -> pl.DataFrame:
-    """Add whether each row's issue of a card is among the others."""
-    looked_for = others.select(ISSUE).join(rows, on=ISSUE, how="semi")  # few of a million
-    issues = looked_for.unique().with_columns(pl.lit(value=True).alias(name))
-    return rows.join(issues, on=ISSUE, how="left").with_columns(pl.col(name).fill_null(value=False))
+def _marked(
+    rows: pl.DataFrame, others: pl.DataFrame, name: str, look: Sequence[str] = ISSUE
+) -> pl.DataFrame:
+    """Add whether each row's issue of a card, or its card, is among the others."""
+    looked_for = others.select(look).join(rows, on=look, how="semi")  # few of a million
+    known = looked_for.unique().with_columns(pl.lit(value=True).alias(name))
+    return rows.join(known, on=look, how="left").with_columns(pl.col(name).fill_null(value=False))

@@ -100,17 +100,38 @@ def test_a_link_has_expired_on_the_day_after_its_last(days: int, why: str) -> No
 
 def test_of_several_reasons_to_withdraw_a_link_the_one_that_says_most_is_given() -> None:
     old = links(7, until=TODAY - timedelta(days=1))
-    other_issue = alive(8, expiration="3111")
 
     replaced = changes(alive(8), old, left="left")
-    expired = changes(other_issue, old, left="left")
+    expired = changes(alive(), old, left="left")
     left = changes(alive(), links(7), left="left")
     unreported = changes(alive(), links(7), reported=NONE)
 
     assert [(*GONE, "replaced"), (8, "replaced", "replaces a link withdrawn")] == replaced
-    assert [(*GONE, "expired"), (8, "new", "no other link")] == expired
+    assert [(*GONE, "expired")] == expired
     assert [(*GONE, "left")] == left
     assert [(*GONE, "no longer reported")] == unreported
+
+
+@pytest.mark.parametrize("until", [TODAY - timedelta(days=1), TODAY + timedelta(days=9)])
+def test_the_link_of_a_card_with_another_expiry_replaces_that_of_the_one_before(
+    until: date,
+) -> None:
+    replaced = changes(alive(8, expiration="3111"), links(7, until=until))
+
+    assert [(*GONE, "replaced"), (8, "replaced", "replaces a link withdrawn")] == replaced
+
+
+@pytest.mark.parametrize("other", [{"last_4": "1111"}, {"cuid": "c-2"}])
+def test_a_link_of_another_card_replaces_none(other: dict[str, str]) -> None:
+    not_replaced = changes(alive(8, **other), links(7))
+
+    assert [(*GONE, "contradicted"), (8, "new", "no other link")] == not_replaced
+
+
+def test_a_link_that_the_receiver_has_already_replaces_none_of_another_expiry() -> None:
+    has_both = pl.concat([links(7), links(8, expiration="3111")])
+
+    assert [(*GONE, "contradicted")] == changes(alive(8, expiration="3111"), has_both)
 
 
 def test_the_last_change_of_a_link_counts() -> None:
