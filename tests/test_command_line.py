@@ -167,10 +167,13 @@ def test_a_result_row_that_fits_no_sent_row_is_a_named_break_and_exit_4(bank: Pa
 
     assert done.returncode == 4
     assert "UNKNOWN_CUID" in done.stdout
+    said = "bank: 1 new result file, 2 rows; 1 open break; 1 file not fully matched"
+    assert said == done.stdout.splitlines()[0]
+    assert ["ineligible", "0"] in [line.split() for line in done.stdout.splitlines()]
 
     idle = cardlink(bank, "ingest", "bank")
 
-    assert (0, "bank: nothing new; 1 file with open breaks") == (
+    assert (0, "bank: nothing new; 1 file not fully matched") == (
         idle.returncode,
         idle.stdout.splitlines()[0],
     )

@@ -54,8 +54,10 @@ def ingest(context: Context, issuer: Issuer, *, run: RunName = "") -> Result:
     if done.files:
         news = f"{counted(done.files, 'new result file')}, {counted(done.rows, 'row')}"
     parts = [f"{issuer}: {news}"]
+    if done.open_breaks:
+        parts.append(counted(done.open_breaks, "open break"))
     if done.open_files:
-        parts.append(f"{counted(done.open_files, 'file')} with open breaks")
+        parts.append(f"{counted(done.open_files, 'file')} not fully matched")
     if done.unjudged:
         waiting = counted(done.unjudged, "file waits for its", "files wait for their")
         parts.append(f"{waiting} malware verdict")
@@ -99,11 +101,12 @@ def report_of(context: contexts.IssuerContext, summary: dict[str, Any]) -> Resul
     """
     run = summary["run"]
     verdict = summary["verdict"]
+    rows = summary["rows"]  # without those of which it has none
     shown: list[Part] = [
         f"{run}: {summary['open']['result']['sentence']}",
         run_status.headline(summary),
         "",
-        Table(("rows", "count"), list(summary["rows"].items())),
+        Table(("rows", "count"), [[name, rows.get(name, 0)] for name in summaries.FIGURES]),
         "",
         _balance(run, verdict, summary["balance"]),
         *_reasons(summary["reasons"]),
@@ -114,11 +117,7 @@ def report_of(context: contexts.IssuerContext, summary: dict[str, Any]) -> Resul
     next_step = None
     if verdict == verdicts.WAITING:
         next_step = Step("upload", run)
-    counts = [
-        f"{number:,} {state}"
-        for state, number in summary["rows"].items()
-        if number and state != "read"
-    ]
+    counts = [f"{number:,} {state}" for state, number in rows.items() if number and state != "read"]
     headline = f"{run}: {summary['open']['result']['sentence']} {verdict}, {', '.join(counts)}"
     exit_code = verdicts.OF_A_RUN[verdict].exit_code
     return Result(summary, shown, next_step, exit_code, headline=headline)

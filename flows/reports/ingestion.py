@@ -47,8 +47,8 @@ class ListedLateError(TryAgainError):
 class Ingested(NamedTuple):
     """What one call took in: files, their rows, breaks, and the reports it brought up to date.
 
-    The breaks are those of rows that it could not place. Files whose outcome has not changed count
-    only among `open_files`, those whose breaks are open.
+    `breaks`: what is wrong with new files that were not fully matched; `open_files`: how many such
+    files there are, earlier ones included.
     """
 
     files: int
@@ -57,6 +57,12 @@ class Ingested(NamedTuple):
     reports: tuple[RunReport, ...]
     open_files: int = 0
     unjudged: int = 0  # files that were not read, since the malware scanner has not judged them
+
+    @property
+    def open_breaks(self) -> int:
+        """How many breaks are open in the runs whose reports it brought up to date."""
+        breaks = chain.from_iterable(report.breaks for report in self.reports)
+        return sum(not run_break.notice for run_break in breaks)
 
 
 class _TakenIn(NamedTuple):
@@ -211,7 +217,7 @@ def _reported(file: IngestedFile, waiting: Mapping[str, Waiting], purged: Set[st
 
 
 def _count_open_files(store: Store, waiting: Iterable[Waiting]) -> int:
-    """Count the files with open breaks: of no run, or of a run that is out of balance."""
+    """Count the files not fully matched: of no run, or of a run that is out of balance."""
     reported = [file for file in waiting if file.told]
     runs = set(chain.from_iterable(file.runs for file in reported))
     broken = {run for run in runs if _is_out_of_balance(store, run)}
