@@ -22,6 +22,7 @@ from tests.screenshots import browser, print_pdf, shoot
 CHROMIUM = browser()
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
 LONG = "a-name-without-a-place-to-break-" * 8
+PHONE = 560
 PROBE = """<!doctype html>
 <iframe src="page.html" width="{width}" height="900"></iframe>
 <pre id="measured"></pre>
@@ -31,6 +32,8 @@ onload = () => {{
   const style = page.defaultView.getComputedStyle(page.body);
   document.querySelector("#measured").textContent = JSON.stringify({{
     width: page.documentElement.scrollWidth,
+    hidden: Math.max(...[...page.querySelectorAll(".stack")].map(
+      table => table.parentElement.scrollWidth - table.parentElement.clientWidth)),
     margin: style.marginTop,
     scripts: page.scripts.length,
   }});
@@ -95,6 +98,7 @@ def test_nothing_sticks_out_of_the_page_and_its_own_policy_lets_its_style_in(
     measured = look(page, width)
 
     assert measured["width"] <= width
+    assert width > PHONE or measured["hidden"] <= 0
     assert (measured["margin"], measured["scripts"]) == ("0px", 0)
 
 

@@ -26,8 +26,14 @@ if TYPE_CHECKING:
     from flows.runs.store import Store
 
 WEEKS = 12
-COLUMNS = ("named", "sent", "invited", "have_link", "expired_unused", "ever_placed")
-HEADS = [name.replace("_", " ") for name in COLUMNS]
+COLUMNS = {
+    "named": "named",
+    "sent": "sent",
+    "had_link": "ever had a link",
+    "have_link": "have a link",
+    "expired_unused": "expired unused",
+    "ever_placed": "ever placed",
+}
 
 
 class _Issuer(NamedTuple):
@@ -122,10 +128,10 @@ def _shown(facts: dict[str, Any]) -> Iterator[Part]:
         yield facts["cardholders"]["removed"]["sentence"]
     yield ""
     issuers = [[line["issuer"], *_cells(line)] for line in facts["issuers"]]
-    yield Table(("issuer", *HEADS), issuers)
+    yield Table(("issuer", *COLUMNS.values()), issuers)
     yield ""
     weeks = [[line["week"] or "earlier", *_cells(line)] for line in facts["weeks"]]
-    yield Table(("first named in the week of", *HEADS), weeks)
+    yield Table(("first named in the week of", *COLUMNS.values()), weeks)
     yield ""
     yield from _hours(facts["hours"])
 

@@ -24,13 +24,13 @@ from schemas.reasons import reason
 
 STATE_NAMES = [state.name for state in STATES]
 _SERVED = [state.name for state in SERVED]
-# how many: named by an issuer, sent to the partner, invited (they ever had a link), have a link or
-# a placed card now, ever had a card placed, and whose link expired unused; the last two among those
+# how many: named by an issuer, sent to the partner, ever had a link, have a link or a placed card
+# now, ever had a card placed, and whose link expired unused; the last two among those
 # of whom it is known
 MEASURES = (
     "named",
     "sent",
-    "invited",
+    "had_link",
     "have_link",
     "ever_placed",
     "placed_known",
@@ -85,7 +85,7 @@ class WeekOfIssuer(NamedTuple):
 
 
 def cardholders(cards: pl.DataFrame) -> pl.DataFrame:
-    """Return one line a cardholder: week, sent, invited, standing, and what is known of the end.
+    """Return one line a cardholder: week, sent, had_link, standing, and what is known of the end.
 
     `cards`: as of `flows.book.book.Book.cards`. `placed`: whether any of the cardholder's cards is,
     null where that is not known of all that had a link; `placed_week`: of the run whose link it
@@ -103,7 +103,7 @@ def cardholders(cards: pl.DataFrame) -> pl.DataFrame:
         .agg(
             week=_week("first").min(),
             sent=pl.col("sendings").sum() > 0,
-            invited=had_link.any(),
+            had_link=had_link.any(),
             placed=pl.when(is_placed).then(True).when(is_known).then(False),
             placed_week=_week("as_of").filter(is_dated).first(),
             days=pl.col("days").filter(is_dated).first(),
@@ -130,15 +130,15 @@ def by_week(issuers: Iterable[IssuerFacts]) -> pl.DataFrame:
 def _counts() -> dict[str, pl.Expr]:
     is_placed = pl.col("placed")
     is_known = is_placed.is_not_null()
-    invited = pl.col("invited")
+    had_link = pl.col("had_link")
     expired = pl.col("standing") == EXPIRED.name
     measures = {
         "named": pl.len(),
         "sent": pl.col("sent").sum(),
-        "invited": invited.sum(),
+        "had_link": had_link.sum(),
         "have_link": pl.col("standing").cast(pl.String).is_in(_SERVED).sum(),
-        "ever_placed": (invited & is_placed).sum(),
-        "placed_known": (invited & is_known).sum(),
+        "ever_placed": (had_link & is_placed).sum(),
+        "placed_known": (had_link & is_known).sum(),
         "expired_unused": (expired & ~is_placed).sum(),
         "expired_known": (expired & is_known).sum(),
     }
@@ -156,7 +156,7 @@ def added_up(counts: pl.DataFrame, *by: str) -> pl.DataFrame:
 
 def without_unknown(counts: pl.DataFrame) -> pl.DataFrame:
     """Return counts with null where nothing is known of anybody they could count."""
-    is_known = (pl.col("placed_known") > 0) | (pl.col("invited") == 0)
+    is_known = (pl.col("placed_known") > 0) | (pl.col("had_link") == 0)
     is_known_of_expired = (pl.col("expired_known") > 0) | (pl.col(EXPIRED.name) == 0)
     return counts.with_columns(
         ever_placed=pl.when(is_known).then("ever_placed"),

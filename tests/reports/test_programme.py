@@ -99,7 +99,7 @@ def test_a_cardholder_counts_once_in_the_week_first_named_wherever_the_last_atte
         12,
     )
 
-    columns = ("named", "sent", "invited", "linked", "awaiting")
+    columns = ("named", "sent", "had_link", "linked", "awaiting")
     assert [(LAST_WEEK, "bank", 2, 2, 2, 2, 0), (THIS_WEEK, "bank", 1, 1, 0, 0, 1)] == weeks(
         report, *columns
     )
@@ -140,7 +140,7 @@ def test_placed_is_counted_among_those_of_whom_it_is_known_and_else_not_known() 
     assert '1 <span class="soft small">of 2 known</span>' in page
 
 
-def test_of_nobody_invited_it_is_known_that_no_card_is_placed() -> None:
+def test_of_nobody_who_had_a_link_it_is_known_that_no_card_is_placed() -> None:
     report = programme_of([issuer(attempt("a", "error"))], NOW, 12)
 
     assert 0 == report.facts["all"]["ever_placed"]
