@@ -79,7 +79,7 @@ def run_page(summary: Mapping[str, Any], chunks: pl.DataFrame, forms: str = "") 
         headline=headline(summary),
         sentence=verdict.sentence,
         advice=advice(summary),
-        figures=_figures(summary["rows"]),
+        figures=_figures(summary["rows"], _who_refused(summary)),
         bar=bar(summary["rows"]),
         ages=AGES,
         reasons=[_with_few_lines(reason) for reason in reasons[:MOST_REASONS]],
@@ -128,7 +128,7 @@ def across_page(facts: Mapping[str, Any], forms: str = "") -> str:
         tone=_tone(ACROSS_RUNS[facts["verdict"]].tone, facts["cardholders"]["waits"]),
         result=facts["cardholders"]["sentence"],
         advice=[str(sentence) for sentence in across_advice(facts)],
-        figures=_figures(facts["rows"]),
+        figures=_figures(facts["rows"], "by partner, or decided"),
         ages=AGES,
         work_lines=OPEN_CHUNKS,
         hours=hours_line(facts.get("hours")),
@@ -183,7 +183,8 @@ def _with_few_lines(reason: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**reason, "lines": few, "more_lines": reason["more_lines"] + more}
 
 
-def _figures(rows: Mapping[str, int]) -> list[Figure]:
+def _figures(rows: Mapping[str, int], errors: str) -> list[Figure]:
+    """Return the figures of a page; `errors`: who made the rows in error."""
     sent = rows["linked"] + rows["error"] + rows["awaiting"]
     # summaries of earlier versions have none that are not eligible
     aside = rows.get("ineligible", 0) + rows["duplicate"] + rows["suppressed"]
@@ -191,11 +192,23 @@ def _figures(rows: Mapping[str, int]) -> list[Figure]:
     return [
         Figure("read", "read", rows["read"], "rows of the extract"),
         Figure("linked", "linked", rows["linked"], f"{linked_share} of sent"),
-        Figure("error", "error", rows["error"], "refused by partner"),
+        Figure("error", "error", rows["error"], errors),
         Figure("awaiting", "awaiting", rows["awaiting"], "sent, still open"),
         Figure("rejected", "rejected", rows["rejected"], "refused, not sent"),
         Figure("aside", "set aside", aside, "not eligible, duplicate, suppressed"),
     ]
+
+
+def _who_refused(summary: Mapping[str, Any]) -> str:
+    """Say whose answer made the errors of a run: the partner's, or an operator's decision."""
+    errors = summary["rows"]["error"]
+    reasons = summary["reasons"]["partner"]
+    decided = sum(reason["rows"] for reason in reasons if reason["code"] in DECIDED)
+    if not decided:
+        return "refused by partner"
+    if decided == errors:
+        return "decided by an operator"
+    return f"{errors - decided:,} by partner, {decided:,} decided"
 
 
 def _without_reason(shape: Mapping[str, Any]) -> dict[str, Any]:

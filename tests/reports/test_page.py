@@ -159,6 +159,30 @@ def test_no_text_changes_the_tags_of_a_page(text: str) -> None:
     assert re.findall(r"<[^>]*>", plain) == re.findall(r"<[^>]*>", page)
 
 
+@pytest.mark.parametrize(
+    ("reasons", "who"),
+    [
+        ({"card.pan.other": 2}, "refused by partner"),
+        ({"row.result.lost": 2}, "decided by an operator"),
+        ({"card.pan.other": 1, "row.result.lost": 1}, "1 by partner, 1 decided"),
+    ],
+)
+def test_the_errors_of_a_run_say_who_made_them(reasons: dict[str, int], who: str) -> None:
+    summary, chunks = facts()
+    partner = [
+        {"code": code, "rows": rows, "warned": 0, "first": [1], "action": "", "hint": ""}
+        for code, rows in reasons.items()
+    ]
+    changed = {
+        "rows": {**summary["rows"], "error": 2},
+        "reasons": {"submit": [], "partner": partner},
+    }
+
+    page = run_page({**summary, **changed}, chunks)
+
+    assert f">{who}<" in page
+
+
 def test_a_page_over_millions_of_rows_is_small() -> None:
     breaks = frozenset(
         break_of("RESULT_SHORT", chunk, f"chunk {chunk}") for chunk in range(1, 1500)
