@@ -16,7 +16,7 @@ from flows.commands.form import Form
 from flows.commands.parameters import Field
 from flows.commands.result import Link, Part, Place, Result, Table
 from flows.commands.results import READ_ONLY, TOP
-from flows.commands.worklist import Conversation, conversation, everything_to_do
+from flows.commands.worklist import Conversation, conversation, everything_to_do, located
 from flows.configuration import load_issuer
 from flows.errors import CardlinkError
 from flows.steps import Sentence, Step, counted
@@ -25,10 +25,10 @@ from flows.wiring import now, open_store, report_link, wire
 with on_first_use():
     from flows.book import book, people
     from flows.operations import arrivals_beat, undecided_work
-    from flows.reports import across, advice, hours, verdicts
+    from flows.reports import across, advice, hours, run_facts, verdicts
     from flows.reports import survey as surveys
     from flows.reports import work as works
-    from flows.runs import business_date, keys, run_status, stored_runs
+    from flows.runs import business_date, keys, run_status, stored_run, stored_runs
     from flows.runs import context as contexts
     from flows.submissions import plan
 
@@ -190,7 +190,15 @@ def _status(
         sentence = f"it is not known where its cardholders stand: {error.what_happened}"
         return _Status(issuer, runs.statuses(), sentence, None, arrivals)
     result = people.balance_of(known, today)
-    return _Status(issuer, known.runs.statuses(runs), result.sentence, result.facts, arrivals)
+    statuses = [_located(runs, status) for status in known.runs.statuses(runs)]
+    return _Status(issuer, statuses, result.sentence, result.facts, arrivals)
+
+
+def _located(runs: stored_runs.StoredRuns, status: run_status.RunStatus) -> run_status.RunStatus:
+    """Return the status of a run, without a report with where its chunks are."""
+    if status.state != run_status.UNREPORTED:
+        return located(status, None)
+    return located(status, run_facts.run_facts(stored_run.StoredRun.by_id(runs.store, status.run)))
 
 
 @entry("extracts", form=READ_ONLY)

@@ -155,11 +155,11 @@ def _issuer(context: Context, name: str) -> _Issuer:
     arrivals = arrivals_beat.liveness(store, issuer_context.issuer, now())
     extracts = extracts_of(issuer_context, known.plans.values())
     facts = {run.run: run for run in survey.runs}
-    runs = [_located(run, facts.get(run.run)) for run in statuses]
+    runs = [located(run, facts.get(run.run)) for run in statuses]
     return _Issuer(issuer_context, survey, extracts, runs, frozenset(waiting | begun), arrivals)
 
 
-def _located(status: run_status.RunStatus, run: run_facts.RunFacts | None) -> run_status.RunStatus:
+def located(status: run_status.RunStatus, run: run_facts.RunFacts | None) -> run_status.RunStatus:
     """Return the status of a run with where its chunks with rows that wait are.
 
     Where the rows are of one that is not committed is not known.

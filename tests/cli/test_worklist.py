@@ -6,6 +6,7 @@ from pathlib import Path
 
 from flows.commands.context import Context
 from flows.commands.outbox import cancel, uploaded
+from flows.commands.overview import status
 from flows.commands.submit import submit
 from flows.commands.worklist import worklist
 from tests import keys
@@ -31,6 +32,19 @@ def test_extracts_and_runs_that_are_open_stand_above_what_is_to_be_done(tmp_path
     uploaded(Context(tmp_path), run)
     line = f"   under way: {run}: committed; 1 chunk uploaded; 20 rows wait"
     assert line == worklist(Context(tmp_path), "bank").lines[2]
+
+
+def test_status_says_where_chunks_are_and_no_number_of_what_is_not_known(tmp_path: Path) -> None:
+    bench = bank(tmp_path)
+    [run] = [str(run) for run in bench.runs.ids]
+    begun = run.replace("20261120", "20261121")
+    plan = bench.content(f"bank/runs/{run}/plan.json").replace(run.encode(), begun.encode())
+    bench.store.create(f"bank/runs/{begun}/plan.json", plan)
+
+    begun_run, committed = status(Context(tmp_path), "bank").facts["runs"]
+
+    assert ("not committed", None) == (begun_run["state"], begun_run["linked"])
+    assert "committed; 1 chunk to be uploaded; 20 rows wait" == committed["state"]
 
 
 def test_what_waits_for_the_next_submit_is_something_to_do(tmp_path: Path) -> None:

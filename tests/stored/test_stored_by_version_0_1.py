@@ -75,16 +75,19 @@ def test_every_run_stands_as_it_stood(bank: Path) -> None:
         PURGED: ("balanced (purged)", (20, 18, 2, 0, 0, 0, 0)),
         CHUNKS_PURGED: ("balanced", (20, 18, 2, 0, 0, 0, 0)),
         ANSWERED: ("out of balance", (70, 32, 15, 5, 18, 0, 0)),
-        AGAIN: ("committed, to be uploaded", (15, 0, 0, 15, 0, 0, 0)),
-        WAITING: ("committed, to be uploaded", (60, 0, 0, 60, 0, 0, 0)),
-        KILLED: ("not committed", (0,) * 7),
-        TURN_TAKEN: ("not committed", (0,) * 7),
-        PLANNED: ("not committed", (0,) * 7),
+        AGAIN: ("committed; 1 chunk to be uploaded; 15 rows wait", (15, 0, 0, 15, 0, 0, 0)),
+        WAITING: (
+            "committed; 2 chunks uploaded, 1 chunk on hold; 45 rows wait",
+            (60, 0, 0, 60, 0, 0, 0),
+        ),
+        KILLED: ("not committed", (None,) * 7),
+        TURN_TAKEN: ("not committed", (None,) * 7),
+        PLANNED: ("not committed", (None,) * 7),
     } == first
     assert {
         PORTFOLIO: ("balanced", (50, 37, 8, 0, 0, 0, 5)),
-        CHANGES: ("committed, to be uploaded", (55, 0, 0, 7, 0, 0, 48)),
-        BEGUN: ("not committed", (0,) * 7),
+        CHANGES: ("committed; 1 chunk to be uploaded; 7 rows wait", (55, 0, 0, 7, 0, 0, 48)),
+        BEGUN: ("not committed", (None,) * 7),
     } == second
 
 
@@ -320,7 +323,9 @@ def test_rows_are_sent_again_once_and_what_is_awaited_only_with_an_override(bank
     assert (3, False) == (sent["counts"]["submitted"], sent["already"])
     assert (sent["run"], True) == (repeated["run"], repeated["already"])
     assert 45 == over["counts"]["submitted"]
-    assert "committed, to be uploaded" == states(bank, "first-bank")[sent["run"]]
+    assert (
+        "committed; 1 chunk to be uploaded; 3 rows wait" == states(bank, "first-bank")[sent["run"]]
+    )
 
 
 @pytest.mark.slow
