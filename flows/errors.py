@@ -65,6 +65,11 @@ class CardlinkError(Exception):
         return str(joined(self.message).filled(self.fields))
 
     @property
+    def what_next(self) -> str:
+        """Its next step alone."""
+        return str(joined(self.next_step).filled(self.fields))
+
+    @property
     def text(self) -> Sentence:
         """Its message and next step, and the advice that was added."""
         return joined(self.sentence, *self.advice)

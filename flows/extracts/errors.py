@@ -56,7 +56,10 @@ class TrailerError(ExtractError):
     """The trailer does not match the settings or the rows."""
 
     message = "The trailer of {name} is wrong: {problem}."
-    next_step = "Compare `trailer` in [source] with the file, or ask the issuer to send it again."
+    next_step = (
+        "Ask the issuer to send the whole file again; where the file is right, correct `trailer` "
+        "in [source]."
+    )
 
 
 class HeaderRecordError(TrailerError):
@@ -64,7 +67,8 @@ class HeaderRecordError(TrailerError):
 
     message = "The header record of {name} is wrong: {problem}."
     next_step = (
-        "Compare `header_record` in [source] with the file, or ask the issuer to send it again."
+        "Ask the issuer to send the whole file again; where the file is right, correct "
+        "`header_record` in [source]."
     )
 
 

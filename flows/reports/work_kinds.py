@@ -604,7 +604,10 @@ REFUSED_EXTRACTS = _kind(
         ISSUER,
         "Refused before anything was sent",
         Step("check", Slot("issuer"), Slot("name"), rejects=FILE),
-        "See every refused row and why; ask the issuer for a corrected file.",
+        (
+            "See what is wrong, and every refused row; then ask the issuer for a corrected file: "
+            "under the same name it takes the place of this one, under another dismiss this one."
+        ),
         (
             Choice(
                 "open the gate",

@@ -34,6 +34,7 @@ from flows.runs.delivered import (
     trouble_of,
 )
 from flows.runs.erased import is_interrupted, unfinished_erasures
+from flows.runs.run_status import Refusal
 from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
@@ -240,10 +241,15 @@ def _refused_extracts(runs: StoredRuns, committed: Collection[KnownPlan]) -> Ite
         stored = StoredRun.by_id(runs.store, run)
         key = stored.planned().source.key
         refused = datetime.fromisoformat(text)
-        why = f"Why: {stored.refusal.sentence}" if stored.refusal else ""
+        why = _why_refused(stored.refusal) if stored.refusal else ""
         work = _about_file(runs.issuer, kinds.REFUSED_EXTRACTS, key, refused, run, why)
         gate = GATE_OF.get(stored.refusal.error) if stored.refusal else None
         yield work._replace(fields=(*work.fields, ("gate", gate))) if gate else work
+
+
+def _why_refused(refusal: Refusal) -> str:
+    sentence = f"Why: {refusal.sentence}"
+    return f"{sentence}. {refusal.then}" if refusal.then else sentence
 
 
 def _days_without_extract(

@@ -15,7 +15,7 @@ class Refusal(NamedTuple):
     """What refused a run at its last attempt: the error, its sentence, when.
 
     `first` is when the run was first refused; `under` the digest of the settings, "" by an earlier
-    version.
+    version. `then`: what to do where the extract is wrong.
     """
 
     error: str
@@ -23,6 +23,7 @@ class Refusal(NamedTuple):
     at: str
     first: str
     under: str = ""
+    then: str = ""
 
 
 class RunStatus(NamedTuple):

@@ -347,7 +347,8 @@ class StoredRun:
         if first is None or last is None:
             return None
         sentence = last.get("sentence", last["why"])  # earlier versions did not keep it
-        return Refusal(last["why"], sentence, last["at"], first["at"], last.get("under", ""))
+        kept = (last.get("under", ""), last.get("then", ""))
+        return Refusal(last["why"], sentence, last["at"], first["at"], *kept)
 
     @property
     def is_replaced(self) -> bool:

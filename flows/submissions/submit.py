@@ -224,8 +224,8 @@ def settings_now(issuer: Issuer) -> str:
 
 @contextmanager
 def _recording_refusal(context: IssuerContext, keys: RunKeys) -> Iterator[None]:
-    """Record name and sentence of the error that refused a run in the run's history, and under
-    which settings.
+    """Record name and sentence of the error that refused a run in the run's history, under which
+    settings, and of an extract that is wrong what to do.
     """
     try:
         yield
@@ -237,6 +237,8 @@ def _recording_refusal(context: IssuerContext, keys: RunKeys) -> Iterator[None]:
                 "sentence": error.what_happened.rstrip("."),
                 "under": settings_now(context.issuer),
             }
+            if isinstance(error, ExtractError):
+                facts["then"] = error.what_next
             record_event(context.adapters, keys, "refused", **facts)
         raise
 

@@ -237,7 +237,10 @@ def test_a_refused_extract_is_checked_first_and_dismissed_last(tmp_path: Path, b
     (line,) = work(tmp_path)["refused extracts"]
     everything = told(tmp_path, "worklist", "--all")
 
-    assert "Why: " in line["matter"]
+    assert "takes the place of this one" in line["matter"]
+    why = line["matter"].partition("Why: ")[2]
+    assert "does not fit [columns]" in why
+    assert "Correct [columns] in the issuer's settings, or ask the issuer what changed" in why
     assert "cardlink check bank bank-20261118.csv --rejects FILE" == line["first"]
     assert words(line["first"]) == words(everything["next"])[2:]
     assert ["dismiss"] == [choice["decision"] for choice in line["decisions"]]
