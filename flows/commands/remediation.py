@@ -27,7 +27,7 @@ from flows.commands.parameters import (
 from flows.commands.result import Result
 from flows.commands.results import ingested, report_of
 from flows.redaction import redact
-from flows.steps import EXTRACT, FOLDER, WHY, Sentence, Step, Text, counted
+from flows.steps import FOLDER, Sentence, Step, Text, counted
 from flows.wiring import cleaner, wire
 from schemas.breaks import DECISIONS, KINDS, LOST
 
@@ -82,8 +82,7 @@ def abandon(context: Context, run: RunName, *, reason: Reason, dry_run: DryRun =
     issuer_context = context.context_of(run, dry_run=dry_run)
     record = remediation.abandon(issuer_context.adapters, run, reason)
     line = f"{run}: abandoned; it will never be committed, and none of its rows are sent"
-    issuer = issuer_context.issuer.issuer
-    next_step = Step("submit", issuer, extract=EXTRACT, new_run=WHY)
+    next_step = remediation.next_after_abandoning(issuer_context.adapters.store, run)
     return remediated(record.model_dump(mode="json"), [line], next_step, dry_run)
 
 

@@ -43,7 +43,7 @@ WORK = (
 LONGEST = 50  # lines of the worklist on a terminal
 ARTIFACT = 1000  # and in Prefect
 NAMED = 3  # extracts or days named in a line
-OVER = ("refused", "replaced by a later run", "abandoned")  # of runs that are not committed
+OVER = ("refused", "replaced by another run", "abandoned")  # of runs that are not committed
 UPLOADED = "uploaded"
 PLACES = {"waiting": "to be uploaded", "held": "on hold"}  # of chunks without an answer
 FORM = Form("worklist", "worklist {issuer}", actor="none", without=("everything",))

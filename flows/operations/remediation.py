@@ -18,6 +18,7 @@ from flows.runs.dismissed_days import chain_of_day, day_named, is_dismissed
 from flows.runs.errors import NotFoundError
 from flows.runs.events import record_event
 from flows.runs.keys import dismissed
+from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.steps import WHY, Sentence, Slot, Step
@@ -25,6 +26,7 @@ from flows.submissions.begun import create_abandoned
 from flows.submissions.dismissals import dismissal, dismissals
 from flows.submissions.extract_lookup import find_extract, identify
 from flows.submissions.extract_states import extract_states
+from flows.submissions.plan import submit_step
 from schemas.records import Abandoned, Dismissal
 
 
@@ -52,6 +54,15 @@ def abandon(adapters: Adapters, run: str, reason: str) -> Abandoned:
             return record
     stored_run.fresh().finished()  # abandoned: says so
     raise CommittedError(run=run)
+
+
+def next_after_abandoning(store: Store, run: str) -> Step:
+    """Return the next step after an abandoned run: a new run of its extract, or of its rows."""
+    stored_run = StoredRun.by_id(store, run)
+    plan = stored_run.planned()
+    if plan.selection is not None:
+        return Step("worklist", stored_run.keys.run.issuer)
+    return submit_step(plan.source.key, new_run=WHY)
 
 
 def take_over(adapters: Adapters, run: str, reason: str) -> ClaimHolder:

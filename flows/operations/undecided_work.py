@@ -73,11 +73,12 @@ def _begun_run(context: IssuerContext, begun: BegunRun, *, is_stored: bool) -> W
     plan = StoredRun.by_id(context.adapters.store, begun.plan.run).planned()
     will_finish = begun.state in ("registered", "superseded")
     step = None
-    if begun.state == "pending" and is_stored:
+    if begun.state in ("pending", "requested") and is_stored:
         step = submit_step(begun.plan.key, new_run=plan.reason)
+    is_finished = will_finish or (begun.state == "pending" and is_stored)
     return Work(
         due=begun.since,
-        kind=kinds.TO_FINISH if will_finish or step is not None else kinds.LEFT_BEHIND,
+        kind=kinds.TO_FINISH if is_finished else kinds.LEFT_BEHIND,
         issuer=issuer,
         since=begun.since,
         run=begun.plan.run,

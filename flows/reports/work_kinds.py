@@ -718,7 +718,7 @@ LEFT_BEHIND = _kind(
         Step("mend abandon", Slot("run"), reason=WHY, dry_run=True),
         (
             "The same command finishes it; the next one that sends other rows of the issuer "
-            "abandons it, and says so."
+            "ends it, and says so."
         ),
         (_ABANDON,),
         of_one_run=True,

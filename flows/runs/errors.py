@@ -60,7 +60,8 @@ class AbandonedError(OperatorError):
 
     message = "Run {run} was abandoned by {actor}: {reason}."
     next_step = Sentence(
-        "It will not be resumed; to make a new run of its extract: {new_run}.",
+        "It will not be resumed; to make a new run of its extract: {new_run}, with a reason that "
+        "none of its runs has.",
         new_run=Option("--new-run", REASON, of="submit"),
     )
 

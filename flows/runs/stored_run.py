@@ -466,7 +466,7 @@ class StoredRun:
             why = self.end.reason if isinstance(self.end, Abandoned) else ""
             return RunStatus(self.id, "abandoned", why=why)
         if self.is_replaced:
-            return RunStatus(self.id, "replaced by a later run")
+            return RunStatus(self.id, "replaced by another run")
         if self.refusal is not None:
             return RunStatus(self.id, "refused", why=self.refusal.sentence)
         return RunStatus(self.id, "not committed")

@@ -5,8 +5,9 @@ finishes such a run or ends it, and says so:
 
 - a registered run is committed by the next command that sends rows of the issuer;
 - a run of a whole extract is finished by the next submit of that extract, or planned anew by it;
-- a run of selected rows is finished by the same command; any other command that sends rows of the
-  issuer abandons it. Its rows were never sent, so whatever asked for them asks for them still.
+- a run of selected rows, or a new run of an extract that has one, is finished by the same command;
+  any other command that sends rows of the issuer ends it. Its rows were never sent, so whatever
+  asked for them asks for them still.
 
 Until then the worklist has a line about it (`flows.operations.undecided_work`). A run that a
 process holds the claim of is being worked on, and is none of these.
@@ -32,8 +33,9 @@ from flows.submissions.dismissals import dismissal, dismissals
 from schemas.records import Abandoned
 
 # registered: the next command commits it; pending: a submit of its extract finishes it; superseded:
-# another run has committed its extract; selected: of selected rows
-State = Literal["registered", "pending", "superseded", "selected"]
+# another run has committed its extract; requested: a new run for a reason, after that one;
+# selected: of selected rows
+State = Literal["registered", "pending", "superseded", "requested", "selected"]
 OVERTAKEN = "another run was registered for commit first and sends the same cards"
 LEFT = "its process ended before the commit; its rows were not sent"
 
@@ -90,9 +92,22 @@ def _judge(
         if not plan.is_whole:
             return BegunRun(plan, "selected", planned)
         other = committed.get(_extract(plan, dated=dated), "")
-        return BegunRun(plan, "superseded" if other else "pending", planned, other)
+        if not other:
+            return BegunRun(plan, "pending", planned)
+        is_requested = _is_new_run(context, plan.run, other)
+        return BegunRun(plan, "requested" if is_requested else "superseded", planned, other)
 
     return judged
+
+
+def _is_new_run(context: IssuerContext, run: str, committed: str) -> bool:
+    """Return whether a person asked for a run of an extract after another one of it."""
+    if keys_of(run).run < keys_of(committed).run:
+        return False
+    reasons = {
+        StoredRun.by_id(context.adapters.store, of).planned().reason for of in (run, committed)
+    }
+    return len(reasons) > 1
 
 
 def open_begun_runs(context: IssuerContext, plans: Sequence[KnownPlan]) -> list[BegunRun]:
@@ -130,7 +145,7 @@ def _is_worked_on(adapters: Adapters, begun: BegunRun) -> bool:
 def end_begun(context: IssuerContext, runs: StoredRuns, own_run: str = "") -> tuple[str, ...]:
     """End what no command will finish, apart from `own_run`; return a remark about each.
 
-    Runs of selected rows are abandoned, and it is recorded by which run others are superseded.
+    Runs of selected rows are abandoned; of others it is recorded which run stands in their place.
     `runs` may have been listed before: one that was begun since is not left yet.
     """
     return tuple(_ended(context, runs, own_run))
@@ -144,6 +159,9 @@ def _ended(context: IssuerContext, runs: StoredRuns, own_run: str) -> Iterator[s
         if begun.state == "superseded":
             record_event(context.adapters, run.keys, REPLACED, run=begun.superseded_by)
             yield f"run {run.id} had been begun; run {begun.superseded_by} has its rows"
+        if begun.state == "requested":
+            record_event(context.adapters, run.keys, REPLACED, run=begun.superseded_by)
+            yield f"run {run.id} had been begun and is not finished: {LEFT}"
         if begun.state == "selected" and abandon_left(context.adapters, run, LEFT):
             yield f"run {run.id} had been begun and is abandoned: {LEFT}"
 

@@ -11,18 +11,26 @@ import pytest
 from flows.errors import CardlinkError
 from flows.operations.alerts import current_alerts
 from flows.operations.history import history
-from flows.operations.remediation import CommittedError, abandon, take_over
+from flows.operations.remediation import (
+    CommittedError,
+    abandon,
+    next_after_abandoning,
+    take_over,
+)
 from flows.runs.adapters import NoReasonError
 from flows.runs.claim import ClaimedError, claimed
 from flows.runs.context import overlaid
 from flows.runs.errors import AbandonedError, UnknownRunError
 from flows.runs.keys import keys_of
+from flows.steps import Step
 from flows.submissions.extract_states import extracts_to_submit
 from schemas.expressions import PUBLISHED
 from schemas.manifest import Manifest
 from schemas.records import Abandoned
-from tests.night import Bench, local_bench, made_once, submitted
+from tests.memory_bench import memory_bench
+from tests.night import BANK, Bench, local_bench, made_once, submitted
 from tests.storms import FailingStore
+from tests.submissions.test_begun_runs import ROWS, name, planned
 
 WHY = "the issuer sent the wrong file"
 
@@ -113,10 +121,10 @@ def test_a_dry_run_writes_nothing_and_refuses_what_the_real_one_refuses(tmp_path
 
     abandon(overlaid(bench.context).adapters, run, WHY)
     refused = []
-    for reason, name in (("", run), (WHY, "bank-20261120-00000000"), (WHY, run)):
+    for reason, of in (("", run), (WHY, "bank-20261120-00000000"), (WHY, run)):
         with claimed(replace(bench, actor="another:2").context.adapters, keys_of(run).claims):
             try:
-                abandon(overlaid(bench.context).adapters, name, reason)
+                abandon(overlaid(bench.context).adapters, of, reason)
             except CardlinkError as error:
                 refused.append(type(error))
 
@@ -218,3 +226,10 @@ def race(bench: Bench, extract: str, *, wait_for_abandonment: bool) -> set[str]:
     for thread in threads:
         thread.join()
     return told
+
+
+def test_rows_of_an_abandoned_run_of_selected_rows_are_on_the_worklist() -> None:
+    bench = memory_bench()
+    run = planned(bench, name(), selection=ROWS)
+
+    assert Step("worklist", BANK) == next_after_abandoning(bench.store, run)

@@ -94,6 +94,18 @@ def test_a_resubmission_that_died_is_abandoned_by_the_next_command_that_says_so(
     assert left != sent.manifest.run
 
 
+def test_the_line_of_a_new_run_that_died_has_the_command_that_makes_it(tmp_path: Path) -> None:
+    bench, extract, _ = submitted(tmp_path)
+    with pytest.raises(KilledError):
+        killed(bench, "/commits/").submit(extract, new_run="the portal lost it")
+    [_, left] = map(str, bench.runs.ids)
+
+    step = f"cardlink submit bank --extract {extract} --new-run 'the portal lost it'"
+    assert [("runs left behind", left, step)] == listed(bench)
+    bench.submit(extract, new_run="the portal lost it")
+    assert ([], True) == (listed(bench), bench.stored(left).manifest is not None)
+
+
 def test_what_a_process_works_on_is_not_begun_and_left(tmp_path: Path) -> None:
     bench, run = night(tmp_path)
     working = replace(bench, now=lambda: datetime.now(UTC))

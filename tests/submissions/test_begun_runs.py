@@ -124,6 +124,33 @@ def test_another_committed_run_of_the_same_extract_supersedes_one(
     assert [(run, *state)] == left(bench)
 
 
+@pytest.mark.parametrize(
+    ("run", "reason", "state"),
+    [(name(3), "lost", "requested"), (name(3), "", "superseded"), (name(1), "lost", "superseded")],
+)
+def test_a_new_run_that_was_asked_for_after_the_committed_one_is_not_superseded_by_it(
+    run: str, reason: str, state: str
+) -> None:
+    bench = memory_bench()
+    committed(bench, name(2))
+    planned(bench, run, reason=reason)
+
+    assert [(run, state, DROPPED, name(2))] == left(bench)
+
+
+def test_a_new_run_that_nobody_repeats_is_ended_by_the_next_command_and_can_still_be_repeated() -> (
+    None
+):
+    bench = memory_bench()
+    committed(bench, name(1))
+    planned(bench, name(2), reason="lost")
+
+    assert (f"run {name(2)} had been begun and is not finished: {LEFT}",) == end_begun(
+        bench.context, bench.runs
+    )
+    assert ([], None) == (left(bench), bench.stored(name(2)).end)
+
+
 def test_a_committed_run_of_selected_rows_supersedes_none() -> None:
     bench = memory_bench()
     planned(bench, name(1), selection=ROWS)

@@ -318,7 +318,7 @@ def test_a_run_that_died_is_planned_anew_where_another_extract_was_committed_mea
     assert {"a"} == place.sent(done)
     assert 2 == len(committed(place.bench))
     states = {one.run: one.state for one in place.bench.runs.statuses()}
-    assert {"replaced by a later run"} == {
+    assert {"replaced by another run"} == {
         state for run, state in states.items() if run not in committed(place.bench)
     }
     assert "what other runs have sent" in done.remarks[0]
