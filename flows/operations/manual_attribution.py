@@ -11,7 +11,8 @@ import polars as pl
 from flows.errors import OperatorError
 from flows.reports.ingestion import Ingested, ingest
 from flows.results.batches import ResultObject
-from flows.results.decisions import chain_of, decisions
+from flows.results.decisions import chain_of
+from flows.results.dropped import as_decided
 from flows.results.intake import examine
 from flows.results.markers import stray_files
 from flows.results.masking import mask_key
@@ -178,8 +179,7 @@ def _find_result(context: IssuerContext, result: str) -> ResultObject:
     # a name may be shown as what is kept of it
     shown = [entry for entry in entries if mask_key(entry.key) in (result, prefix + result)]
     for entry in exact or (shown if len(shown) == 1 else ()):
-        chain = chain_of(issuer, entry.key)
-        return ResultObject(entry, decisions(store, issuer).get(chain, ()))
+        return as_decided(store, issuer, [entry])[0]
     raise ObjectMissingError(key=prefix + mask_key(result))
 
 

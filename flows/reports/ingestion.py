@@ -10,7 +10,7 @@ from flows.reports.behind import runs_to_report
 from flows.reports.rebuild import RunReport, rebuild_lasting
 from flows.reports.verdicts import OUT_OF_BALANCE
 from flows.results.batches import ResultObject
-from flows.results.dropped import result_files
+from flows.results.dropped import as_decided, result_files
 from flows.results.intake import IngestedFile, take_in
 from flows.results.lineage import newest_first
 from flows.results.markers import (
@@ -27,6 +27,7 @@ from flows.results.opening import AWAITED
 from flows.results.problems import is_temporary
 from flows.runs.claim import clean_up
 from flows.runs.context import IssuerContext
+from flows.runs.erased import NOBODY, ErasedPeople, erased_people
 from flows.runs.keys import ingested, keys_of
 from flows.runs.store import Entry, Store
 from flows.runs.stored_run import StoredRun
@@ -73,6 +74,12 @@ class _TakenIn(NamedTuple):
     basis: Basis  # what the outcomes of all depend on
     unjudged: int
 
+    def after(self, later: "_TakenIn") -> "_TakenIn":
+        """Return the same once some of its files were read again (`later`)."""
+        anew = {file.result.entry.key for file in later.read}
+        before = [file for file in self.read if file.result.entry.key not in anew]
+        return self._replace(read=[*before, *later.read], unjudged=self.unjudged + later.unjudged)
+
     @property
     def done(self) -> dict[str, Entry]:
         """The objects of those of `read` that need not be read again, by their marks."""
@@ -97,7 +104,7 @@ def ingest(context: IssuerContext, also: str = "") -> Ingested:
     waiting = read_waiting(store, issuer)
     files = [file for file in result_files(store, issuer) if file.mark not in markers]
     with stage("match results", files=len(files)):
-        taken = _take_in(context, files, waiting)
+        taken = _take_in_lasting(context, files, waiting)
     reported = taken.with_new_outcome
     runs = StoredRuns(store, issuer)
     others = {run.id for run in runs_to_report(context, runs)} | ({also} - {""})
@@ -119,8 +126,51 @@ def ingest(context: IssuerContext, also: str = "") -> Ingested:
     )
 
 
-def _take_in(
+def _take_in_lasting(
     context: IssuerContext, files: Sequence[ResultObject], waiting: Mapping[str, Waiting]
+) -> _TakenIn:
+    """Read these files, and again those whose outcomes were behind when they were stored.
+
+    Another process may have stored what follows from a later decision, and we wrote over it.
+    """
+    store = context.adapters.store
+    issuer = context.issuer.issuer
+    erased = erased_people(store, issuer) if files else NOBODY
+    taken = _take_in(context, files, waiting, erased)
+    while kept := [file for file in taken.read if file.kept]:
+        erased_by_now = erased_people(store, issuer)
+        behind = _behind(context, kept, whatever=erased.digests != erased_by_now.digests)
+        if not behind:
+            break
+        erased = erased_by_now
+        answered = {file.mark: _as_stored(file, old.runs) for file, old in behind}
+        taken = taken.after(_take_in(context, [file for file, _ in behind], answered, erased))
+    return taken
+
+
+def _behind(
+    context: IssuerContext, kept: Sequence[IngestedFile], *, whatever: bool
+) -> list[tuple[ResultObject, IngestedFile]]:
+    """Return the files about which more was decided by now (`whatever`: all), each with what was
+    stored of it.
+    """
+    entries = [file.result.entry for file in kept]
+    now = as_decided(context.adapters.store, context.issuer.issuer, entries)
+    files = zip(now, kept, strict=True)
+    return [(result, file) for result, file in files if whatever or result != file.result]
+
+
+def _as_stored(file: ResultObject, runs: Iterable[str]) -> Waiting:
+    """Return the record of a file that is to be read again, and had answered these runs."""
+    name = mask_key(file.entry.key)
+    return Waiting(file=name, basis="", outcome="", runs=tuple(sorted(runs)), told="")
+
+
+def _take_in(
+    context: IssuerContext,
+    files: Sequence[ResultObject],
+    waiting: Mapping[str, Waiting],
+    erased: ErasedPeople,
 ) -> _TakenIn:
     """Read these files, except those that wait for something that has not changed."""
     if not files:
@@ -134,7 +184,7 @@ def _take_in(
             skipped[file.mark] = record
         else:
             fresh.append(file)
-    opened = list(take_in(context, fresh, waiting)) if fresh else []
+    opened = list(take_in(context, fresh, waiting, erased)) if fresh else []
     judged = [file for file in opened if file.problems != (AWAITED,)]
     return _TakenIn(judged, skipped, basis, len(opened) - len(judged))
 

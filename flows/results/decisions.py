@@ -7,7 +7,7 @@ closed, so a later row of the same kind is an open break of its own. Reopening t
 back.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 import polars as pl
@@ -111,7 +111,7 @@ def chain_of(issuer: str, result: str) -> str:
     return f"{attributions(issuer)}{digest(result.encode())[:32]}/"
 
 
-def decisions(store: Store, issuer: str) -> dict[str, tuple[Attribution, ...]]:
-    """Return every chain of decisions of an issuer by its prefix, oldest record first."""
-    chains = [folder.key for folder in store.keys(attributions(issuer), shallow=True)]
-    return {chain: tuple(records(store, chain, Attribution)) for chain in chains}
+def decisions(store: Store, issuer: str, of: Collection[str]) -> dict[str, tuple[Attribution, ...]]:
+    """Return those of these chains of decisions that have any, oldest record first."""
+    folders = {folder.key for folder in store.keys(attributions(issuer), shallow=True)}
+    return {chain: tuple(records(store, chain, Attribution)) for chain in folders.intersection(of)}

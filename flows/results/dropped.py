@@ -1,5 +1,6 @@
 """The result files as they were dropped, and those of them that no ingest has read yet."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 
@@ -16,7 +17,7 @@ SKEW = timedelta(days=1)  # by which the clock of whoever dropped a file may be 
 
 def result_files(store: Store, issuer: str) -> list[ResultObject]:
     """Return all result files, each with what operators decided about it."""
-    return _with_decisions(store, issuer, list(store.keys(results(issuer))))
+    return as_decided(store, issuer, list(store.keys(results(issuer))))
 
 
 def files_to_ingest(store: Store, issuer: str, now: datetime) -> list[Entry]:
@@ -31,12 +32,15 @@ def files_to_ingest(store: Store, issuer: str, now: datetime) -> list[Entry]:
         return []
     with suppress(MarkSpoiledError):
         known = read_markers(store, issuer, begin - SKEW) | read_waiting(store, issuer).keys()
-        files = _with_decisions(store, issuer, recent)
+        files = as_decided(store, issuer, recent)
         unread = [file.entry for file in files if file.mark not in known]
         return sorted(unread, key=lambda entry: entry.modified)
     return []
 
 
-def _with_decisions(store: Store, issuer: str, entries: list[Entry]) -> list[ResultObject]:
-    decided = decisions(store, issuer)
-    return [ResultObject(entry, decided.get(chain_of(issuer, entry.key), ())) for entry in entries]
+def as_decided(store: Store, issuer: str, entries: Sequence[Entry]) -> list[ResultObject]:
+    """Return result files, each with what operators have decided about it by now."""
+    chains = [chain_of(issuer, entry.key) for entry in entries]
+    decided = decisions(store, issuer, chains)
+    files = zip(entries, chains, strict=True)
+    return [ResultObject(entry, decided.get(chain, ())) for entry, chain in files]

@@ -24,7 +24,7 @@ from flows.results.problems import describe
 from flows.results.read import UNFORESEEN, ResultRows, failed
 from flows.results.sent_rows import ByHand, SentIndex, named_in
 from flows.runs.context import IssuerContext
-from flows.runs.erased import NOBODY, ErasedPeople, erased_people
+from flows.runs.erased import NOBODY, ErasedPeople
 from flows.runs.events import ANSWERED, record_event
 from flows.runs.identity import digest
 from flows.runs.keys import keys_of
@@ -98,15 +98,17 @@ def examine(context: IssuerContext, result: ResultObject) -> tuple[ResultRows, A
 
 
 def take_in(
-    context: IssuerContext, fresh: Sequence[ResultObject], waiting: Mapping[str, Waiting]
+    context: IssuerContext,
+    fresh: Sequence[ResultObject],
+    waiting: Mapping[str, Waiting],
+    erased: ErasedPeople,
 ) -> Iterator[IngestedFile]:
     """Attribute result files, a batch at a time, and store their outcomes.
 
-    Those known from `waiting` are not stored again.
+    Those known from `waiting` are not stored again, nor is anything of who was `erased`.
     """
     index = _sent_index(context)
     rules = link_rules(context)
-    erased = erased_people(context.adapters.store, context.issuer.issuer)
     with (
         context.opener() as opener,
         ThreadPoolExecutor(context.adapters.connections) as readers,

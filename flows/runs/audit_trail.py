@@ -11,17 +11,20 @@ records anything: it says that it was not written. Until then it is unfinished, 
 The trail is a chain of its own beside the records: a chain within each run could lose its end
 without anybody noticing. A record written by a worker of a version without a trail is a finding
 too, since whoever can write a record can also write an old version number. Concurrent processes may
-name a key twice; one of the digests must be stored. A submit of 1,000 rows in 1,000 chunks makes 14
-requests more for it, of 2,119; an outbox command for 1,000 chunks 6 more.
+name a key twice; one of the digests must be stored. Of what is written again the last time counts,
+and a process that was away for an hour may be the last to write what it named first: so each looks
+after its writing who else has named the key since, and then names what is stored. A submit of 1,000
+rows in 1,000 chunks makes 14 requests more for it, of 2,119; an outbox command for 1,000 chunks 6.
 """
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import chain
 from threading import Lock
 from typing import TypeVar
 
@@ -36,6 +39,7 @@ from flows.runs.trail_entries import (
     EVIDENCE,
     OLD,
     REPLACED,
+    entries_since,
     entry_key,
     is_named,
     last_entry,
@@ -129,7 +133,7 @@ class AuditTrail:
             self._store.replace(key, parts)
             return
         issuer = key.partition("/")[0]
-        numbers = list[int]()
+        mentions = list[tuple[int, str]]()
 
         def named() -> Iterator[bytes]:
             """Yield the parts; the store shows nothing of them before it has the last."""
@@ -137,10 +141,26 @@ class AuditTrail:
             for part in parts:
                 running.update(part)
                 yield part
-            numbers.append(self.add(issuer, {key: running.hexdigest()}))
+            sha256 = running.hexdigest()
+            mentions.append((self.add(issuer, {key: sha256}), sha256))
 
         self._store.replace(key, named())
-        self._settle(issuer, *numbers)
+        self._settle(issuer, *(number for number, _ in mentions))
+        self._name_the_last(issuer, key, *mentions[-1])
+
+    def _name_the_last(self, issuer: str, key: str, number: int, sha256: str) -> None:
+        """Name what is stored where others have named a key after that entry of ours: they may have
+        written it before us. What nobody has named stays a finding.
+        """
+        others = {
+            entry.objects[key]
+            for entry in entries_since(self._store, issuer, number)
+            if key in entry.objects
+        }
+        named = ""
+        while others and (stored := self._digest(key)) in {sha256, *others} - {named}:
+            self._settle(issuer, self.add(issuer, {key: stored}))
+            named = stored
 
     def _settle(self, issuer: str, *numbers: int) -> None:
         with self._adding:
@@ -195,15 +215,16 @@ class AuditTrail:
         if not unsettled:
             return
         tail.settled = tail.said = unsettled[0][0] - 1
-        lost = dict[str, str]()
+        named = set(chain.from_iterable(entry.objects.items() for _, entry in unsettled))
+        lost = list[dict[str, str]]()
         for number, entry in unsettled:
-            missing = self._not_written(entry)
+            missing = self._not_written(entry, named)
             if missing and not self._is_over(entry):
                 continue
-            lost |= missing
+            lost.append(missing)
             tail.settle(number)
-        if lost:
-            self._add(issuer, lost)
+        for missing in filter(None, lost):  # each takes back one time that a key was named
+            tail.settle(self._add(issuer, missing))
 
     def _unsettled(self, issuer: str, tail: _Tail) -> Iterator[tuple[int, AuditEntry]]:
         """Yield the entries that are not settled, with their numbers, as far as they are intact."""
@@ -219,18 +240,26 @@ class AuditTrail:
                 if entry is not None:
                     yield number, entry
 
-    def _not_written(self, entry: AuditEntry) -> dict[str, str]:
-        """Return the objects that an entry names and that are not stored, each with ""."""
-        return {
-            key: ""
+    def _not_written(self, entry: AuditEntry, named: Set[tuple[str, str]]) -> dict[str, str]:
+        """Return the objects that an entry names and that are not stored, each with "", or with the
+        digest of what is stored where that is among the `named`: another wrote it.
+        """
+        missing = [
+            key
             for key, sha256 in entry.objects.items()
             if sha256 and not self._is_written(key, sha256)
-        }
+        ]
+        stored = {key: self._digest(key) for key in missing}
+        return {key: sha256 * ((key, sha256) in named) for key, sha256 in stored.items()}
 
     def _is_written(self, key: str, sha256: str) -> bool:
         if REPLACED.fullmatch(key):
-            return digest(read_if_stored(self._store, key) or b"") == sha256
+            return self._digest(key) == sha256
         return read_if_stored(self._store, key, 0) is not None
+
+    def _digest(self, key: str) -> str:
+        """Return the digest of what is stored, that of nothing where nothing is."""
+        return digest(read_if_stored(self._store, key) or b"")
 
     def _is_over(self, entry: AuditEntry) -> bool:
         """Return whether who named it has gone."""

@@ -1,0 +1,73 @@
+"""Two decide about the same file at once, or one does while another takes it in: whoever was away
+and writes last says what was decided last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from flows.operations.erasure import OfRows, erase
+from flows.operations.manual_attribution import attribute_row, reingest, withdraw
+from flows.runs.context import IssuerContext
+from tests.night import Bench
+from tests.operations.test_attribute import REPORTS, answered, from_scratch
+from tests.operations.test_erasure import GONE, WITHDRAWING, cleaner, delivered, naming, row_of
+from tests.storms import FailingStore
+
+WHY = "the partner says so"
+
+
+def away(bench: Bench, meanwhile: Callable[[], object]) -> IssuerContext:
+    """Return what a process has that is away before its first outcomes are stored."""
+    todo = [meanwhile]
+
+    @dataclass
+    class Slow(FailingStore):
+        def replace(self, key: str, parts: Iterable[bytes]) -> None:
+            content = list(parts)
+            if "/outcomes/" in key and todo:
+                todo.pop()()
+            super().replace(key, content)
+
+    return replace(bench, store=Slow(bench.store, lambda *_: None)).context
+
+
+@pytest.mark.parametrize("is_withdrawn_first", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_who_was_away_takes_a_file_up_as_it_was_decided_last(
+    tmp_path: Path, *, is_withdrawn_first: bool
+) -> None:
+    bench, run = answered(tmp_path)
+    attribute_row(bench.context, "a.csv", 4, (run, 9), WHY)
+
+    def taken_back(context: IssuerContext) -> None:
+        withdraw(context, "a.csv", 4, WHY)
+
+    def given(context: IssuerContext) -> None:
+        attribute_row(context, "a.csv", 4, (run, 10), WHY)
+
+    if is_withdrawn_first:
+        taken_back(away(bench, lambda: given(bench.context)))
+    else:
+        taken_back(bench.context)
+        given(away(bench, lambda: taken_back(bench.context)))
+
+    after = {name: bench.report(run, name) for name in REPORTS}
+    assert after == from_scratch(bench, run)
+
+
+def test_who_was_away_brings_nobody_back_who_was_forgotten_meanwhile(tmp_path: Path) -> None:
+    bench, run = delivered(tmp_path)
+    rows = OfRows(run, [row_of(bench, run)])
+
+    reingest(
+        away(bench, lambda: erase(bench.context, cleaner(bench), rows, WHY)),
+        f"card-links-{run}-00001-result.csv",
+        WHY,
+    )
+
+    named = naming(bench.snapshot(), GONE)
+    assert [] == [key for key in named if not key.startswith(WITHDRAWING)]
