@@ -24,7 +24,7 @@ from flows.book.given_up import given_up_cards, is_given_up
 from flows.book.kept import current_pages
 from flows.book.kept_links import kept_links
 from flows.book.known_runs import NO_RUNS, KnownRuns
-from flows.book.nameless import waiting_rows, waiting_turns
+from flows.book.nameless import name_of_row, waiting_rows, waiting_turns
 from flows.book.opening import NOBODY_REMOVED, OpeningBalance
 from flows.book.stages import Stages, with_stages
 from flows.book.standing import (
@@ -85,6 +85,12 @@ class Book:
     @property
     def nameless(self) -> pl.DataFrame:
         """The rows that name no cardholder and wait for the issuer (ATTEMPT)."""
+        is_given_up = name_of_row().is_in(self.given_up["holder"].implode())
+        return self.nameless_undecided.filter(~is_given_up)
+
+    @property
+    def nameless_undecided(self) -> pl.DataFrame:
+        """The rows that would wait for the issuer if none were given up (`nameless`)."""
         return waiting_rows(self.attempts, self.nameless_turns)
 
     @cached_property

@@ -1,7 +1,8 @@
 """Rows that name no cardholder: refused, and of nobody's card, so that no card says that they wait.
 
 They wait for the issuer. In a portfolio only those of the newest extract do, which names everybody;
-else those of the last two weeks, since no later extract can tell whether it has them right.
+else those of the last two weeks, since no later extract can tell whether it has them right. An
+operator can give them up, as cards are given up.
 """
 
 from collections.abc import Iterable
@@ -21,6 +22,11 @@ def is_nameless() -> pl.Expr:
     """Return which attempts are rows that name no cardholder and should."""
     is_not_eligible = pl.col("reason").is_in(NOT_ELIGIBLES).fill_null(value=False)
     return pl.col("holder").is_null() & (pl.col("state") == REJECTED) & ~is_not_eligible
+
+
+def name_of_row() -> pl.Expr:
+    """Return what a decision names such a row by, in place of a cardholder."""
+    return pl.format("row {} of {}", "row", "run")
 
 
 def waiting_turns(extracts: Iterable[WholeExtract]) -> frozenset[int]:

@@ -34,6 +34,7 @@ def give_up(
     codes: Annotated[Sequence[ReasonCode], Field("--code")] = (),
     chunk: Sequence[Number] = (),
     before: date | None = None,
+    nameless: bool = False,
     undo: bool = False,
     reason: Reason,
     dry_run: DryRun = False,
@@ -50,6 +51,7 @@ def give_up(
             one: address.postal_code.
         chunk: Cards of RUN that wait for an answer in this chunk, by its number.
         before: Of the cards that --code means, those of runs before this business date.
+        nameless: Rows that name no cardholder, which no other option means but --row.
         undo: Take the cards up again.
 
     Example:
@@ -64,10 +66,15 @@ def give_up(
         frozenset(codes),
         frozenset(chunk),
         before,
+        nameless,
     )
     decided = giving_up.give_up(issuer_context, which, reason, undo=undo)
     act = "taken up again" if undo else "given up"
-    line = f"{run}: {counted(decided.cards, 'card')} {act}"
+    rows = counted(decided.nameless, "row")
+    parts = [rows] if decided.nameless else []
+    if decided.cards or not parts:
+        parts.insert(0, counted(decided.cards, "card"))
+    line = f"{run}: {' and '.join(parts)} {act}"
     states = [f"{number:,} {state}" for state, number in decided.standing.items()]
     when = "now" if undo else "until then"
     line += f" ({', '.join(states)} {when})" if states else "; they were so already"

@@ -12,6 +12,7 @@ import polars as pl
 
 from flows.book.book import Book, read_book
 from flows.book.given_up import is_given_up
+from flows.book.nameless import is_nameless, name_of_row
 from flows.book.people import counted_cards
 from flows.errors import OperatorError
 from flows.reports.cardholder_trace import refuse_card_number
@@ -31,6 +32,7 @@ from flows.steps import CUID, RUN, WHY, Sentence, Step
 from schemas.ledger import AWAITING
 from schemas.records import GivingUp, NamedCard
 
+NAMES_NOBODY = "names no cardholder"  # where a row stands that is of no card
 _RECORD = ["row", "cuid", "last_4", "expiration", *CONTENT_FINGERPRINTS]
 
 
@@ -51,7 +53,7 @@ class Which(NamedTuple):
     Of a `run`: those of its rows; "" means the whole issuer. `codes`: why cards have no link, or
     first parts of codes; cards whose fields were typed in are not meant by them, nor those of runs
     that are not `before` a business date. `chunks`: those of the run's rows in them that still wait
-    for an answer.
+    for an answer. `nameless`: the rows that name no cardholder and wait for the issuer.
     """
 
     run: str = ""
@@ -60,6 +62,7 @@ class Which(NamedTuple):
     codes: frozenset[str] = frozenset()
     chunks: frozenset[int] = frozenset()
     before: date | None = None
+    nameless: bool = False
 
 
 class Decided(NamedTuple):
@@ -71,7 +74,12 @@ class Decided(NamedTuple):
     @property
     def cards(self) -> int:
         """How many cards the decision is about."""
-        return sum(self.standing.values())
+        return sum(self.standing.values()) - self.nameless
+
+    @property
+    def nameless(self) -> int:
+        """How many rows it is about that name no cardholder."""
+        return self.standing.get(NAMES_NOBODY, 0)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -110,14 +118,14 @@ def give_up(context: IssuerContext, which: Which, reason: str, *, undo: bool = F
         cards=tuple(NamedCard(*card) for card in named.iter_rows()),
     )
     add_record(store, given_up(issuer), record)
-    states = decided["standing"].cast(pl.String).value_counts(sort=True)
+    states = decided["standing"].value_counts(sort=True)
     return Decided(record, dict(states.iter_rows()))
 
 
 def _refuse_unnamed(issuer: str, which: Which) -> None:
     """Raise NoCardsNamedError: no cards are named, rows without a run, a day without reasons."""
     of_run = which.rows or which.chunks
-    is_named = of_run or which.cuids or which.codes
+    is_named = of_run or which.cuids or which.codes or which.nameless
     if not is_named or (of_run and not which.run) or (which.before and not which.codes):
         raise NoCardsNamedError(target=which.run or issuer)
 
@@ -130,7 +138,9 @@ def _as_given_up(decisions: pl.DataFrame, cards: pl.DataFrame) -> pl.DataFrame:
 
 
 def _meant(context: IssuerContext, book: Book, which: Which) -> pl.DataFrame:
-    """Return the cards that are meant, each once, as if none were given up."""
+    """Return the cards that are meant, each once, as if none were given up: CARD_WITHOUT_TWIN and
+    `standing`. Rows that name no cardholder stand there like cards.
+    """
     for cuid in which.cuids:
         refuse_card_number(cuid)
     today = local_day(context.adapters.now(), context.issuer.time_zone)
@@ -145,7 +155,21 @@ def _meant(context: IssuerContext, book: Book, which: Which) -> pl.DataFrame:
     awaited = book.attempts.filter(is_awaited, run=which.run)
     meant = pl.concat([cards.select(CARD_WITHOUT_TWIN) for cards in (named, refused, awaited)])
     cards = _counted_once(book.of_holders(meant["holder"]), today)
-    return cards.join(meant, on=CARD_WITHOUT_TWIN, how="semi", nulls_equal=True)
+    cards = cards.join(meant, on=CARD_WITHOUT_TWIN, how="semi", nulls_equal=True)
+    standing = cards.select(*CARD_WITHOUT_TWIN, pl.col("standing").cast(pl.String))
+    return pl.concat([standing, _nameless(book, which)])
+
+
+def _nameless(book: Book, which: Which) -> pl.DataFrame:
+    """Return the rows that are meant and name no cardholder, each as if it were a card."""
+    is_meant = pl.col("row").is_in(list(which.rows)) & is_nameless()
+    rows = book.attempts.filter(is_meant, run=which.run)
+    if which.nameless:
+        waiting = book.nameless_undecided
+        rows = pl.concat([rows, waiting.filter(run=which.run) if which.run else waiting])
+    return rows.select(
+        holder=name_of_row(), last_4=pl.lit(None, pl.String), standing=pl.lit(NAMES_NOBODY)
+    ).unique(maintain_order=True)
 
 
 def _counted_once(book: Book, today: date) -> pl.DataFrame:

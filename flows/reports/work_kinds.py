@@ -321,6 +321,11 @@ NAMELESS = _kind(
                 Step("resubmit", Slot("run"), extract=EXTRACT, reason=WHY),
                 widest="run",
             ),
+            Choice(
+                "give up",
+                "Nobody waits for these rows; such rows of a later extract are asked about anew.",
+                Step("mend give-up", Slot("target"), nameless=True, reason=WHY),
+            ),
         ),
         several=True,
     )

@@ -16,14 +16,16 @@ from flows.book.fold import compacted
 from flows.book.nameless import waiting_rows, waiting_turns
 from flows.book.people import balance_of
 from flows.commands.cardholders import standing_table
+from flows.operations.giving_up import Which, give_up
 from flows.reports import work_kinds as kinds
 from flows.reports.survey import survey
-from flows.reports.work import Work
+from flows.reports.work import Work, lines
 from flows.resend.template import template_of_all_runs
 from tests.book.test_standing import attempt
 from tests.partner_api.town import Population, town
 
 DAY = date(2026, 11, 20)
+WHY = "nobody of ours"
 UNREADABLE = b'who,Lee "Lucky" Long,of nobody\n'
 
 
@@ -66,6 +68,30 @@ def test_rows_that_name_nobody_wait_for_the_issuer_until_a_portfolio_has_none(
 
     assert balance_of(read_book(place.bench.store, "bank"), place.day).is_done
     assert not work_of(place)
+
+
+def test_rows_that_name_nobody_can_be_given_up_until_they_are_taken_up_again(
+    tmp_path: Path,
+) -> None:
+    place = town(tmp_path, "a", "b")
+    run = night(place, UNREADABLE, UNREADABLE.replace(b"who", b"whom"))
+    context = place.bench.context
+    [line] = lines(work_of(place))
+
+    def waiting() -> list[int]:
+        return read_book(place.bench.store, "bank").nameless["row"].to_list()
+
+    of_row = give_up(context, Which(run, rows=frozenset({3})), WHY)
+    after = waiting()
+    others = give_up(context, Which(run, nameless=True), WHY)
+    is_done = balance_of(read_book(place.bench.store, "bank"), place.day).is_done
+    taken_up = give_up(context, Which(nameless=True), WHY, undo=True)
+
+    assert f"mend give-up {run} --nameless --reason WHY" in str(line.choices[-1].command)
+    assert [(0, 1), (0, 1), (0, 2)] == [
+        (decided.cards, decided.nameless) for decided in (of_row, others, taken_up)
+    ]
+    assert ([4], True, [3, 4]) == (after, is_done, waiting())
 
 
 @pytest.mark.parametrize(
