@@ -294,9 +294,10 @@ Every reason code that a report, `rejects.csv` or a correction template can show
 from the tables in `schemas/rules.py` and `schemas/reasons.py`.
 
 `rejects.csv` can be sent to the issuer as it is. It says of each reject the physical `line` of the
-extract, the `source` columns by their names there, what was `found` in shape (A is a letter, 9 a
-digit, `9(16)` sixteen of them; a CVV has only its length), what is `expected` in the format of that
-column, and the `setting` that would take it, where there is one.
+extract, the `source` columns by their names there, what was `found` there, never the value but its
+shape (in `shape A9(16)`, A is a letter and 9 a digit, of which there are sixteen; a CVV has only
+its length), what is `expected` in the format of that column, and the `setting` that would take it,
+where there is one.
 
 *By default*: `reject` keeps the row back, `warn` sends it and reports it. Where a name stands
 before it, that setting of `[rules]` decides: `reject`, `warn` or `off`. What a challenge at the

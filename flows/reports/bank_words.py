@@ -100,12 +100,15 @@ class BankWords:
         )
 
     def causes(self, listed: pl.DataFrame) -> pl.DataFrame:
-        """Add CAUSE to rejects (portal's `column`, `code`, `found`)."""
+        """Add CAUSE to rejects (portal's `column`, `code`, `found`), and name shapes as such."""
         keys = ["column", "code", "found"]
         distinct = listed.select(keys).unique()
-        words = [(*key, *self.cause(*key)) for key in distinct.iter_rows()]
-        table = pl.DataFrame(words, {**distinct.schema, **CAUSE}, orient="row")
-        return listed.join(table, on=keys, how="left", nulls_equal=True, maintain_order="left")
+        words = [
+            (*key, *self.cause(*key), _named_shape(key[1], key[2])) for key in distinct.iter_rows()
+        ]
+        table = pl.DataFrame(words, {**distinct.schema, **CAUSE, "named": pl.String}, orient="row")
+        caused = listed.join(table, on=keys, how="left", nulls_equal=True, maintain_order="left")
+        return caused.with_columns(found="named").drop("named")
 
     def _expected(self, code: str, column: str, source: SourceColumn | None) -> str:
         """Return what is expected, in the format of the source where it has one."""
@@ -153,6 +156,16 @@ class BankWords:
             f"{padding}: line {line} kept its leading zero, so `{lost.repair}` puts none back in "
             "this file"
         )
+
+
+def _named_shape(code: str, look: str | None) -> str | None:
+    """Return what was found in a cell; a shape, which looks like a value, is named as one.
+
+    No shape has a small letter; a size and EMPTY have some. Of a status the value itself is shown.
+    """
+    if not look or code == UNKNOWN_STATUS or re.search("[a-z]", look):
+        return look
+    return f"shape {look}"
 
 
 def words_of(run: StoredRun) -> BankWords:

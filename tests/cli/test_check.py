@@ -204,8 +204,8 @@ def test_the_rejects_file_says_what_was_found_in_shape_and_of_a_cvv_only_its_len
 
     listed = pl.read_csv(bank / "rejects.csv", schema=Rejects.dtypes())
     assert dict(listed.select("column", "found").iter_rows()) == {
-        YEAR: "99/99",
-        PAN: "9999A",
+        YEAR: "shape 99/99",
+        PAN: "shape 9999A",
         CVV: "3 characters",
         CVV_HASH: "8 characters",
         CITY: "empty",

@@ -111,7 +111,7 @@ def test_letters_instead_of_a_date_are_one_line_in_the_format_of_the_source(tmp_
 
     listed = rejects(tmp_path, mapping, extract)
 
-    assert [(2, "EXP", "EXP has the wrong form", "AAAA", "MMYY, such as 0927")] == [
+    assert [(2, "EXP", "EXP has the wrong form", "shape AAAA", "MMYY, such as 0927")] == [
         (cells["line"], cells["source"], cells["wrong"], cells["found"], cells["expected"])
         for cells in listed
     ]
@@ -123,7 +123,7 @@ def test_a_repair_that_one_row_turned_off_names_its_line_and_the_setting(tmp_pat
 
     listed = rejects(tmp_path, mapping, bank_csv(mapping, *short, {POSTAL_CODE: "02108"}))
 
-    assert {("9999", "`pad = 5` in [columns]: line 21 kept its leading zero")} == {
+    assert {("shape 9999", "`pad = 5` in [columns]: line 21 kept its leading zero")} == {
         (cells["found"], str(cells["setting"]).partition(", so")[0]) for cells in listed
     }
     assert 19 == len(listed)
@@ -193,6 +193,22 @@ def test_every_reason_of_ours_has_words_without_any_layout() -> None:
 )
 def test_a_row_in_several_records_or_files_is_spoken_of_as_such(code: str, wrong: str) -> None:
     assert wrong == BankWords(None).cause(None, code, None).wrong
+
+
+def test_only_a_shape_is_named_as_one() -> None:
+    codes = [
+        "card.pan.length",
+        "card.cvv.format",
+        "line.fields.more",
+        UNKNOWN_STATUS,
+        "card.pan.luhn",
+    ]
+    what = ["9(15)", "3 characters", "12 fields", "BLK_CD: S", None]
+    columns = [pl.Series("column", [None] * 5, pl.String), pl.Series("code", codes)]
+
+    listed = BankWords(None).causes(pl.DataFrame([*columns, pl.Series("found", what)]))
+
+    assert ["shape 9(15)", *what[1:]] == listed["found"].to_list()
 
 
 @pytest.mark.parametrize(
