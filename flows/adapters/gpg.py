@@ -7,6 +7,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from subprocess import PIPE, Popen
 from typing import Any, Final
@@ -154,6 +155,16 @@ class Keyring(ExitStack):
             yield
         finally:
             self.gpg.patience = patience
+
+    def import_key(self, key: bytes, passphrase: str | None = None) -> Any:
+        """Return python-gnupg's result of importing one key, None if it raised.
+
+        Raises GpgHungError, also where gpg failed before it judged the key, and LimitError.
+        """
+        result = self.ask(partial(gnupg.GPG.import_keys, key_data=key, passphrase=passphrase))
+        if result is not None and "[GNUPG:] IMPORT_RES" not in result.stderr:
+            raise sealing.GpgHungError(reason="it reported that no key could be read")
+        return result
 
     def ask(self, work: Callable[[gnupg.GPG], Any]) -> Any:
         """Return python-gnupg's result, None if it raised: its exceptions may hold rows.

@@ -7,11 +7,8 @@ used.
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
-from functools import partial
 from itertools import chain
 from typing import Any, Final, NamedTuple
-
-import gnupg
 
 from flows.adapters.gpg import Keyring
 from flows.runs import sealing
@@ -70,16 +67,18 @@ def import_public_keys(
 ) -> tuple[Recipient, ...]:
     """Import one public key per file and return the pinned ones, in the order of `pinned`.
 
-    Each flaw has its error of `flows.runs.sealing`.
+    Each flaw has its error of `flows.runs.sealing`; GpgHungError where it is gpg's own.
     """
     now = time.time()  # not `today`: gpg judges what was made in the future by the machine's clock
     for number, key in enumerate(keys, start=1):
         file = f"{number} of {len(keys)}"
         public = _one_public_key(key, file, ", ".join(pinned), now)
-        result = ring.ask(partial(gnupg.GPG.import_keys, key_data=public))
+        result = ring.import_key(public)
         if result is None or len(set(result.fingerprints)) != 1:
             raise sealing.KeyUnreadableError(file=file, reason="key.import.refused")
     entries = ring.ask(lambda gpg: gpg.list_keys()) or ()
+    if not entries:
+        raise sealing.GpgHungError(reason="it reported that no key could be listed")
     imported = {entry["fingerprint"]: entry for entry in entries}
     recipients = tuple(
         _recipient(_pinned(imported, fingerprint, pinned), fingerprint, today, now)

@@ -1,11 +1,9 @@
 """Open messages that were sealed to one of our secret keys, with gpg."""
 
+import re
 from collections.abc import Sequence
 from contextlib import ExitStack
-from functools import partial
 from io import BytesIO
-
-import gnupg
 
 from flows.adapters.gpg import PATIENCE, Keyring
 from flows.runs import sealing
@@ -37,9 +35,7 @@ class GpgOpener(ExitStack):
         self._ring = self.enter_context(Keyring(agent=True, patience=patience, gpg=gpg))
         try:
             for number, key in enumerate(secret_keys, start=1):
-                result = self._ring.ask(
-                    partial(gnupg.GPG.import_keys, key_data=key, passphrase=self._passphrase)
-                )
+                result = self._ring.import_key(key, self._passphrase)
                 if result is None or not result.fingerprints or not result.sec_read:
                     raise sealing.SecretKeyUnreadableError(number=number, total=len(secret_keys))
         except BaseException:
@@ -49,13 +45,13 @@ class GpgOpener(ExitStack):
     def open(self, message: bytes, limit: int) -> bytes:
         """Return the content of one message, at most `limit` bytes.
 
-        Raises SealedUnreadableError.
+        Raises SealedUnreadableError, and GpgHungError where gpg failed by itself.
         """
         binary = blocks(message)  # gpg does not recognise armor after a byte order mark
         if len(binary) != 1:
             raise sealing.SealedUnreadableError(reason="message.blocks.many")
         options = ["--max-output", str(limit), *self._no_questions]
-        reason = ""
+        reason = stderr = ""
         # gpg's agent fails now and then, with nothing wrong with the message or the key
         for _ in range(2):
             result = self._ring.ask(
@@ -69,12 +65,17 @@ class GpgOpener(ExitStack):
             # else its data may be unauthenticated
             if result is not None and result.ok and result.returncode == 0:
                 return bytes(result.data)
-            reason = _why_unread("" if result is None else result.stderr)
+            stderr = "" if result is None else result.stderr
+            reason = _why_unread(stderr)
             if reason in _CERTAIN:
                 break
+        if stderr and _OWN_FAILURE.search(stderr):
+            raise sealing.GpgHungError(reason="it reported that a message could not be opened")
         raise sealing.SealedUnreadableError(reason=reason)
 
 
+# no memory, or no word about the message at all
+_OWN_FAILURE = re.compile(r"out of (?:core|memory)|\A(?!.*\[GNUPG:\])", re.DOTALL)
 _CERTAIN = ("message.content.too_large", sealing.OTHER_KEYS)  # gpg would say the same again
 
 

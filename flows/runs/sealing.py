@@ -79,7 +79,7 @@ class GpgMissingError(OperatorError):
 
 
 class GpgHungError(TryAgainError):
-    """gpg did not finish in time, was killed, or sealed nothing."""
+    """gpg did not finish in time, was killed, or failed by itself."""
 
     message = "gpg did not finish: {reason}."
     next_step = (

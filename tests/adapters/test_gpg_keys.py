@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import date, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from flows.adapters.gpg_opener import GpgOpener
 from flows.errors import CardlinkError, OperatorError
 from flows.runs.openpgp import inspect
 from flows.runs.sealing import (
+    GpgHungError,
     KeyNotPinnedError,
     KeyUnreadableError,
     KeyUnusableError,
@@ -21,7 +23,7 @@ from flows.runs.sealing import (
 )
 from flows.simulator.portal_key import PortalKey
 from tests import keys
-from tests.adapters.sealers import CHUNKS, TODAY, sealer_to
+from tests.adapters.sealers import CHUNKS, TODAY, gpg_that, sealer_to
 
 
 @pytest.mark.parametrize(
@@ -106,6 +108,14 @@ def test_a_file_that_holds_no_key_is_refused(content: bytes) -> None:
 
     assert "1 of 1" == caught.value.fields["file"]
     assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("does", ["--import", "--list-keys"])
+def test_a_gpg_that_fails_by_itself_is_not_taken_for_a_bad_key(tmp_path: Path, does: str) -> None:
+    gpg = gpg_that(tmp_path, f'case "$*" in *{does}*) echo "gpg: out of core" >&2; exit 2;; esac')
+
+    with pytest.raises(GpgHungError, match="it reported that no key could be"):
+        sealer_to(keys.sound(), gpg=gpg)
 
 
 def test_a_key_cut_short_is_refused() -> None:

@@ -14,7 +14,12 @@ from hypothesis import strategies as st
 from flows.adapters.gpg_opener import GpgOpener
 from flows.adapters.gpg_sealer import trial_seal
 from flows.errors import BugError
-from flows.runs.sealing import Plain, SealedUnreadableError, SecretKeyUnreadableError
+from flows.runs.sealing import (
+    GpgHungError,
+    Plain,
+    SealedUnreadableError,
+    SecretKeyUnreadableError,
+)
 from flows.simulator.portal_key import Algorithm
 from tests import keys
 from tests.adapters.sealers import CHUNKS, gpg_that, sealer_to
@@ -212,3 +217,21 @@ def test_a_file_without_a_secret_key_is_refused_by_its_number() -> None:
             GpgOpener([key.secret, content])
 
         assert {"number": 2, "total": 2} == caught.value.fields
+
+
+@pytest.mark.parametrize("at", ["--import", "--decrypt"])
+@pytest.mark.parametrize(
+    "says", ["gpg: Fatal: out of memory", "[GNUPG:] ENC_TO 0\ngpg: out of core"]
+)
+def test_a_gpg_that_fails_by_itself_is_not_taken_for_a_bad_key_or_message(
+    tmp_path: Path, at: str, says: str
+) -> None:
+    recipient = keys.sound()
+    (sealed,) = sealer_to(recipient).seal(CHUNKS[:1])
+    gpg = gpg_that(tmp_path, f'case "$*" in *{at}*) echo "{says}" >&2; exit 2;; esac')
+
+    with (
+        pytest.raises(GpgHungError, match="it reported that"),
+        GpgOpener([recipient.secret], gpg=gpg) as opener,
+    ):
+        opener.open(sealed.data, 1000)
