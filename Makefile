@@ -87,7 +87,7 @@ leaks: .venv/test-ready
 
 # N kills, N signals, SIGKILL at a write of every command, N other harms to every command in turn, races, faults and losses
 # of power on each kind of store, or on those of STORES, or only some PARTS of it (kills, races, faults, signals, commands,
-# power, systems), each compared with a quiet night: make torture N=300 STORES=directory PARTS='signals power'
+# power, systems, crossed), each compared with a quiet night: make torture N=300 STORES=directory PARTS='signals power'
 torture: N = 300
 SEED ?= 0
 torture: .venv/test-ready

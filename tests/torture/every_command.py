@@ -170,13 +170,16 @@ class Scene:
         code = born.wait(born.start(job))
         return KilledError() if code == -signal.SIGKILL else code
 
-    def race(self, writes: Writes, offset: timedelta) -> object:
-        """Run the act while another process does the same at the harmed write."""
-        others = Writes()
+    def race(self, writes: Writes, away: timedelta, other: Scene | None = None) -> object:
+        """Run the act; at the harmed write it is away so long, and another process does the same,
+        or something else, meanwhile.
+        """
+        rivals = other or self
 
         def rival() -> None:
-            with self.wired(others, offset):
-                self._ended("rival")
+            with rivals.wired(Writes(), away):
+                rivals._ended("rival")
+            writes.offset = away
 
         writes.rival = rival
         return self.live(writes)
@@ -234,7 +237,8 @@ class Scene:
     def wired(self, writes: Writes, offset: timedelta) -> Iterator[None]:
         """Let commands work on this store, at a time that is so much later."""
         store = HarmedStore(self.place.open(), writes)
-        moment: Callable[[], datetime] = lambda: datetime.now(UTC) + offset  # noqa: E731  a clock
+        writes.offset = offset
+        moment: Callable[[], datetime] = lambda: datetime.now(UTC) + writes.offset  # noqa: E731  a clock
         with (
             patch("flows.wiring.open_store", lambda *_: store),
             patch("flows.commands.overview.open_store", lambda *_: store),

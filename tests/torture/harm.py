@@ -14,11 +14,12 @@ from typing import NamedTuple
 
 from flows.adapters.gpg_home import remove_dead_homes
 from tests.stores import KINDS, Place, places
+from tests.torture.crossed import race_each_other
 from tests.torture.every_command import Stage, harm_every_command
 from tests.torture.faults import fault_many
 from tests.torture.kills import kill_many
 from tests.torture.night import Children, GateFacts, undisturbed
-from tests.torture.nursery import forkserver
+from tests.torture.nursery import Forkserver, forkserver
 from tests.torture.power import lose_power
 from tests.torture.races import race_many
 from tests.torture.signals import signal_many
@@ -49,6 +50,7 @@ PARTS = {
     "faults": 0.5,
     "signals": 1.0,
     "commands": 1.0,
+    "crossed": 0.3,
     "power": 0.5,
     "systems": 0.25,
 }
@@ -92,6 +94,9 @@ def harm(share: Share) -> list[Tally]:
             "faults": lambda size: fault_many(night, stores, size, seed),
             "signals": lambda size: signal_many(night, children, stores, size, seed),
             "commands": lambda size: _commands(share, stores, children, size),
+            "crossed": lambda size: race_each_other(
+                _acts(share, "crossed", stores), share.kind, size, seed
+            ),
         }
         if KINDS[share.kind].on_disk:
             harms["power"] = lambda size: lose_power(night, children, stores, size, seed)
@@ -102,10 +107,16 @@ def harm(share: Share) -> list[Tally]:
 
 def _commands(share: Share, stores: Iterator[Place], children: Children, size: int) -> Tally:
     """Harm every command in turn, by seed; of a store that other processes see, by SIGKILL too."""
-    folder = share.folder / "commands"
-    folder.mkdir()
-    acts = Stage(folder, stores, on_disk=KINDS[share.kind].on_disk, born=children.nursery)
+    acts = _acts(share, "commands", stores, children.nursery)
     return harm_every_command(acts, share.kind, size, share.seed)
+
+
+def _acts(
+    share: Share, name: str, stores: Iterator[Place], born: Forkserver | None = None
+) -> Stage:
+    folder = share.folder / name
+    folder.mkdir()
+    return Stage(folder, stores, on_disk=KINDS[share.kind].on_disk, born=born)
 
 
 def served(share: Share) -> AbstractContextManager[str]:

@@ -10,7 +10,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal
 
 from flows.runs.store import Entry, Source, StoreBusyError
@@ -41,6 +41,7 @@ class Writes:
     harm: Harm | None = None
     nth: int = 0
     rival: Callable[[], object] = lambda: None  # what another process does meanwhile
+    offset: timedelta = timedelta()  # of the clock of whoever writes
     count: int = 0
     is_dead: bool = False
     keys: list[str] = field(default_factory=list)
