@@ -70,14 +70,15 @@ def give_up(
     )
     decided = giving_up.give_up(issuer_context, which, reason, undo=undo)
     act = "taken up again" if undo else "given up"
-    rows = counted(decided.nameless, "row")
-    parts = [rows] if decided.nameless else []
-    if decided.cards or not parts:
-        parts.insert(0, counted(decided.cards, "card"))
+    parts = [counted(decided.cards, "card")] if decided.cards or not decided.nameless else []
+    if decided.nameless:
+        parts.append(counted(decided.nameless, "row that names", "rows that name") + " nobody")
     line = f"{run}: {' and '.join(parts)} {act}"
-    states = [f"{number:,} {state}" for state, number in decided.standing.items()]
     when = "now" if undo else "until then"
-    line += f" ({', '.join(states)} {when})" if states else "; they were so already"
+    if decided.states:
+        line += f" ({', '.join(decided.states)} {when})"
+    if not decided.standing:
+        line += "; they were so already"
     facts = {"target": run, "what": act, **decided.facts, "reason": redact(reason)}
     return remediated(facts, [line], Step("worklist", issuer_context.issuer.issuer), dry_run)
 

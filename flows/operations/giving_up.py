@@ -82,6 +82,12 @@ class Decided(NamedTuple):
         return self.standing.get(NAMES_NOBODY, 0)
 
     @property
+    def states(self) -> list[str]:
+        """How many of the cards stood where."""
+        of_cards = {state: cards for state, cards in self.standing.items() if state != NAMES_NOBODY}
+        return [f"{cards:,} {state}" for state, cards in of_cards.items()]
+
+    @property
     def facts(self) -> dict[str, Any]:
         """The decision as plain facts."""
         named = self.record.cards if self.record else ()
