@@ -7,11 +7,12 @@ from __future__ import annotations
 import csv
 import shlex
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
+from flows.runs.keys import RunId
 from tests.lives.bank import WorkLine
 from tests.lives.portal import LOST, chunk_name
 
@@ -139,7 +140,9 @@ def _age(single: WorkLine) -> timedelta:
 
 def _age_of_run(single: WorkLine) -> timedelta:
     """Return how long ago the business date of a run was: by it `give-up --before` counts."""
-    began = datetime.strptime(single["run"].split("-")[-2], "%Y%m%d").replace(tzinfo=UTC)
+    run = RunId.parse(single["run"])
+    assert run is not None
+    began = datetime.combine(run.day, time(), UTC)
     return datetime.fromisoformat(single["due"]) + _age(single) - began
 
 
