@@ -5,14 +5,17 @@ true. Runs that are not in the kept book, or have not ended, are read.
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, date, datetime, time
 from typing import Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
+from flows.runs.store import ConflictError
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently
+from flows.runs.versions import NewerDocumentError
 from schemas.manifest import Manifest
 
 End = Literal["committed", "abandoned", ""]
@@ -79,5 +82,12 @@ def _read_plan(run: StoredRun) -> KnownPlan | None:
         as_of=plan.as_of,
         is_whole=plan.selection is None,
         end=end,
-        committed_at=run.committed_at if end == "committed" else None,
+        committed_at=_committed_at(run) if end == "committed" else None,
     )
+
+
+def _committed_at(run: StoredRun) -> datetime | None:
+    """Return when a run was committed, None where its history is not as we wrote it."""
+    with suppress(ConflictError, NewerDocumentError):  # `audit verify` says so
+        return run.committed_at
+    return None

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import polars as pl
 
 from flows.adapters.local import LocalStore
 from flows.book.attempts import ATTEMPT
-from flows.book.head import known_plans
+from flows.book.head import forget_book, known_plans
 from flows.book.known_plans import KnownPlan
 from flows.reports.link_work import nameless_work, not_replaced_work
 from flows.reports.unlinked_work import unlinked_work
@@ -83,5 +83,11 @@ def test_the_commit_of_a_run_is_known_from_its_history(tmp_path: Path) -> None:
     bench.submit(bench.drop(3, "bank-20261118.csv"))
 
     [known] = known_plans(StoredRuns(bench.store, "bank"))
+    [run] = bench.runs
+    [committed] = [entry.key for entry in run.event_entries if "-committed-" in entry.key]
+    bench.store.replace(committed, [b"spoilt"])
+    forget_book(bench.store, "bank")
+    [damaged] = known_plans(StoredRuns(bench.store, "bank"))
 
     assert (date(2026, 11, 18), NOON) == (known.as_of, known.since)
+    assert datetime(2026, 11, 18, tzinfo=UTC) == damaged.since
