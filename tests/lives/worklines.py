@@ -54,7 +54,8 @@ JOINT = {
     "links to renew": {"links to renew"},
     "links that end, rows refused": {"links that end, rows refused"},
 }
-GIVEN_UP_AFTER = timedelta(days=14)  # where the issuer and the partner cannot help
+DAY = timedelta(days=1)
+GIVEN_UP_AFTER = 14  # days, whatever the hour of each, where the issuer and the partner cannot help
 HOPELESS = (
     "rows to correct",
     "card fields to correct",
@@ -121,7 +122,7 @@ def _given_up(line: WorkLine) -> Iterator[WorkLine]:
     if line["kind"] not in HOPELESS:
         return
     age = _age_of_run if "give up the old" in choices(line) else _age
-    old = [each for each in line["each"] if age(each) > GIVEN_UP_AFTER]
+    old = [each for each in line["each"] if round(age(each) / DAY) >= GIVEN_UP_AFTER]
     are_all_old = len(old) == len(line["each"])
     names = ("give up", "keep the link", "dismiss") if are_all_old else ("give up the old",)
     command = _offered(line, *names)
