@@ -20,7 +20,7 @@ from flows.operations.personal_data import Mention, are_outcomes_of, is_in_place
 from flows.reports.across import reconcile_runs
 from flows.reports.lists import write_unsent
 from flows.reports.rebuild import rebuild_lasting
-from flows.runs.chains import add_record, records
+from flows.runs.chains import add_next, records
 from flows.runs.context import IssuerContext
 from flows.runs.delivered import (
     FILES,
@@ -104,15 +104,35 @@ def _erase_in_run(
         erase_outcomes(run.store, entry.key, lambda each: are_outcomes_of(run, people, rows, each))
     for part in run.committed().ledger:
         _erase_in_placements(cleaner, run, part, rows)
-    rewritten = [_rewritten(run, part, rows) for part in run.committed().ledger]
-    parts = tuple(part for part in rewritten if part is not None)
+    parts = _write_ledger_anew(run, rows, signed)
     if parts:
-        add_record(run.store, run.keys.rewritten, LedgerRewritten(**signed, parts=parts))
         record_event(context.adapters, run.keys, "erased", rows=len(rows))
     for anew in parts:
         for entry in list(run.store.keys(run.keys.ledger + anew.name.removesuffix(".parquet"))):
-            if entry.key != run.keys.ledger + anew.now:
+            if _number_of(entry.key) < _number_of(anew.now):  # a later one is another erasure's
                 cleaner.delete(entry.key)
+
+
+def _write_ledger_anew(
+    run: StoredRun, rows: Sequence[int], signed: Mapping[str, Any]
+) -> tuple[RewrittenPart, ...]:
+    """Write and record what the ledger is without these rows; once more where another erasure
+    recorded its own meanwhile, and may have removed what we wrote.
+    """
+    while True:
+        now = run.fresh()
+        number = sum(1 for _ in records(run.store, run.keys.rewritten, LedgerRewritten))
+        rewritten = [_rewritten(now, part, rows) for part in now.committed().ledger]
+        parts = tuple(part for part in rewritten if part is not None)
+        record = LedgerRewritten(**signed, parts=parts)
+        if not parts or add_next(run.store, run.keys.rewritten, number + 1, record):
+            return parts
+
+
+def _number_of(name: str) -> int:
+    """Return how often a part of a ledger was written anew, by its name; 0 for the first."""
+    number = name.removesuffix(".parquet").partition("-erased-")[2]
+    return int(number or 0)
 
 
 def _rewritten(run: StoredRun, part: LedgerPart, rows: Sequence[int]) -> RewrittenPart | None:
@@ -132,7 +152,7 @@ def _rewritten(run: StoredRun, part: LedgerPart, rows: Sequence[int]) -> Rewritt
     count = 1 + sum(1 for _ in run.store.keys(f"{run.keys.ledger}{name}-erased-"))
     earlier = run.rewritten_parts.get(part.name)
     if earlier is not None:
-        count = max(count, 1 + int(earlier.now.removesuffix(".parquet").rpartition("-")[2]))
+        count = max(count, 1 + _number_of(earlier.now))
     now = f"{name}-erased-{count}.parquet"
     content = parquet(anew, compression="zstd", statistics=True)
     write_once(run.store, run.keys.ledger + now, content)

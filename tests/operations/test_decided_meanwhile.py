@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from flows.operations.erasure import OfRows, erase
@@ -15,21 +16,36 @@ from flows.operations.manual_attribution import attribute_row, reingest, withdra
 from flows.runs.context import IssuerContext
 from tests.night import Bench
 from tests.operations.test_attribute import REPORTS, answered, from_scratch
-from tests.operations.test_erasure import GONE, WITHDRAWING, cleaner, delivered, naming, row_of
+from tests.operations.test_erasure import (
+    GONE,
+    OTHERS,
+    WITHDRAWING,
+    cleaner,
+    delivered,
+    naming,
+    row_of,
+)
 from tests.storms import FailingStore
 
 WHY = "the partner says so"
 
 
-def away(bench: Bench, meanwhile: Callable[[], object]) -> IssuerContext:
-    """Return what a process has that is away before its first outcomes are stored."""
+def away(
+    bench: Bench, meanwhile: Callable[[], object], before: str = "/outcomes/"
+) -> IssuerContext:
+    """Return what a process has that is away before it first writes such an object."""
     todo = [meanwhile]
 
     @dataclass
     class Slow(FailingStore):
+        def create(self, key: str, data: bytes) -> bool:
+            if before in key and todo:
+                todo.pop()()
+            return super().create(key, data)
+
         def replace(self, key: str, parts: Iterable[bytes]) -> None:
             content = list(parts)
-            if "/outcomes/" in key and todo:
+            if before in key and todo:
                 todo.pop()()
             super().replace(key, content)
 
@@ -70,4 +86,20 @@ def test_who_was_away_brings_nobody_back_who_was_forgotten_meanwhile(tmp_path: P
     )
 
     named = naming(bench.snapshot(), GONE)
+    assert [] == [key for key in named if not key.startswith(WITHDRAWING)]
+
+
+def test_two_who_forget_somebody_in_the_same_run_at_once_forget_both_and_keep_its_ledger(
+    tmp_path: Path,
+) -> None:
+    bench, run = delivered(tmp_path)
+    first, second = (OfRows(run, [row_of(bench, run, cuid)]) for cuid in (GONE, OTHERS[0]))
+
+    slow = away(bench, lambda: erase(bench.context, cleaner(bench), second, WHY), "/rewritten/")
+    erase(slow, cleaner(bench), first, WHY)
+
+    ledger = pl.concat(bench.stored(run).ledger(["row", "cuid"]))
+    gone = [*first.rows, *second.rows]
+    assert sorted(gone) == sorted(ledger.filter(pl.col("cuid").is_null())["row"])
+    named = naming(bench.snapshot(), GONE, OTHERS[0])
     assert [] == [key for key in named if not key.startswith(WITHDRAWING)]
