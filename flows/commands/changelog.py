@@ -14,8 +14,12 @@ from flows.commands.result import Part, Result
 from flows.wiring import shipped
 
 _VERSION = r"\d+\.\d+\.\d+"
+# a wheel of a commit between releases has more behind the number of the release
 _SINCE = Field(
-    metavar="VERSION", pattern=_VERSION, form="three numbers with dots between", longest=20
+    metavar="VERSION",
+    pattern=rf"{_VERSION}(\.(dev|post)\d+)?(\+[a-z0-9]+)?",
+    form="a version such as 0.2.0 or 0.2.0.dev12+g1a2b3c4d",
+    longest=60,
 )
 _HEADING = re.compile(rf"^## ({_VERSION})\n", re.MULTILINE)
 
@@ -33,8 +37,10 @@ class Release(NamedTuple):
 
 
 def numbered(version: str) -> tuple[int, ...]:
-    """Return a version as numbers, to compare."""
-    return tuple(map(int, version.split(".")))
+    """Return a version as numbers, to compare: a wheel between releases is before the next one."""
+    release, *suffix = re.split(r"(?=\.dev|\.post|\+)", version, maxsplit=1)
+    is_before = bool(suffix) and not suffix[0].startswith(".post")
+    return (*map(int, release.split(".")), -1 if is_before else 0)
 
 
 @entry("changelog", form="it prints a page; CHANGELOG.md is the same")

@@ -117,4 +117,8 @@ def test_the_changelog_begins_with_the_version_that_is_installed_and_says_what_i
         release["version"] for release in shown["releases"]
     ]
     assert [] == nothing["releases"]
+    newest = [__version__]
+    for suffix, new in ((".dev12+g1a2b3c4d", newest), ("+c5678abcd", newest), (".post3+g12", [])):
+        since = NAMED["changelog"].invoke(Context(Path()), {"since": __version__ + suffix}).facts
+        assert new == [release["version"] for release in since["releases"]]
     assert re.fullmatch(r"\d+\.\d+\.\d+", __version__)
