@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from typing import Literal
 
 import polars as pl
 import pytest
@@ -16,8 +17,10 @@ from flows.book.attempts import (
     ATTEMPT,
     _as_attempts,
     _sent_with_twins,
+    _shared,
     _with_results,
     _with_single_times,
+    attempts_typed_in,
 )
 from flows.book.book import read_book
 from flows.operations.remediation import abandon
@@ -26,14 +29,17 @@ from flows.runs.commits import registered_runs
 from flows.runs.identity import canonical
 from flows.runs.keys import keys_of
 from flows.runs.outbox import move
+from flows.runs.single_links import SingleLink
 from flows.runs.store import StoreBusyError
 from flows.runs.stored_run import StoredRun
 from flows.submissions.prior_state import survey_cards
 from schemas.ledger import dtypes
+from schemas.manifest import Selection
 from schemas.portal import CITY, COUNTRY, CUID, PAN, POSTAL_CODE
 from schemas.reasons import CHANGED, COUNTRY_NOT_SERVED
 from schemas.records import SingleAnswered, SingleAsked
 from tests.builders import portal_rows
+from tests.facts import manifest
 from tests.night import DAY, NOON, Bench, local_bench, made_once, portal_csv, submitted
 from tests.storms import FailingStore
 
@@ -304,3 +310,31 @@ def test_a_single_link_is_there_since_it_came_and_that_of_a_file_since_its_file_
     )
 
     assert [later, NOON] == _with_single_times(rows, singles)["since"].to_list()
+
+
+def test_a_single_link_whose_fields_were_typed_in_is_an_attempt_since_its_answer_came() -> None:
+    asked = SingleAsked(row=None, cuid="a", last_4="4242", expiration="2912", at=NOON, by="anna")
+    came = NOON + timedelta(hours=1)
+    linked = SingleLink("1.json", asked, SingleAnswered(outcome="linked", at=came, url="https://l"))
+
+    attempts = attempts_typed_in([linked, SingleLink("2.json", asked, None)])
+
+    columns = ["state", "wait", "since", "as_of", "expires_on"]
+    assert [
+        ("linked", None, came, DAY, DAY + TWO_MONTHS),
+        ("awaiting", "single", None, None, None),
+    ] == attempts.select(columns).rows()
+
+
+@pytest.mark.parametrize(("kind", "says"), [("renew", (True, None)), ("resubmit", (False, 5))])
+def test_a_row_of_a_renewal_is_of_its_extract_and_any_other_selected_one_repeats_a_row(
+    kind: Literal["renew", "resubmit"], says: tuple[bool, int | None]
+) -> None:
+    selection = Selection(kind=kind, of="r0", rows=1, sha256="a" * 64, reason="lost")
+    resent = manifest(1).model_copy(update={"selection": selection})
+    rows = pl.DataFrame({"origin": [5]}, {"origin": pl.UInt32})
+
+    attempts = rows.with_columns(**_shared(resent, 3, 2))
+
+    assert [(*says, 3, 2)] == attempts.select("renewal", "origin", "turn", "content").rows()
+    assert rows.schema["origin"] == attempts.schema["origin"]

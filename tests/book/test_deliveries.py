@@ -11,6 +11,7 @@ from flows.book.deliveries import (
     NO_DELIVERIES,
     Deliveries,
     KnownDelivery,
+    _joined,
     delivered_links,
     history_of,
     read_deliveries,
@@ -70,6 +71,19 @@ def test_a_delivery_that_is_not_stored_any_more_is_not_known_any_more() -> None:
 
     assert ({}, 0) == (dict(read.known), read.changes.height)
     assert read_deliveries(MemoryStore(), "bank", NO_DELIVERIES) is NO_DELIVERIES
+
+
+def test_changes_are_by_receiver_and_delivery_in_whatever_order_they_were_read() -> None:
+    until = date(2027, 1, 20)
+    rows = changes((1, 1, "new", until), (2, 1, "new", until), (1, 1, "new", until))
+    read = rows.with_columns(receiver=pl.Series(["late", "first", "first"]))
+    ids = read.select("receiver", "delivery").rows()
+    staying = [KnownDelivery(receiver=to, number=number, objects="") for to, number in ids]
+
+    joined = _joined(MemoryStore(), "bank", staying, read, {})
+
+    assert sorted(ids) == joined.changes.select("receiver", "delivery").rows()
+    assert sorted(ids) == list(joined.known)
 
 
 def test_a_delivery_whose_objects_are_as_they_were_is_not_read_again() -> None:

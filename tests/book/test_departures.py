@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import date, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import polars as pl
@@ -21,6 +22,7 @@ from flows.reports.unlinked import unlinked
 from flows.runs.cards import CARD_WITHOUT_TWIN
 from flows.runs.keys import book
 from schemas.portal import PAN
+from schemas.reasons import DELETED, EXCLUDED, UNREADABLE_DELETION
 from tests.book.test_kept import from_ledgers
 from tests.memory import MemoryStore
 from tests.partner_api.town import Population, town
@@ -212,6 +214,28 @@ def test_who_had_left_before_and_the_later_extracts_say_the_same_as_all_extracts
     departed = departures(attempts(history), later, before)
 
     assert departures(attempts(history), newest_first).rows() == departed.rows()
+
+
+def test_a_row_is_named_deleted_or_left_out_by_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    codes = {"a": DELETED, "b": UNREADABLE_DELETION, "c": EXCLUDED, "d": "card.pan.luhn"}
+    rows = [(cuid, "1111", [f"|{code}"]) for cuid, code in codes.items()]
+    records = pl.DataFrame(rows, ["cuid", "last_4", "reasons"], orient="row")
+    stored = SimpleNamespace(by_id=lambda *_: SimpleNamespace(ledger=lambda _: [records]))
+    monkeypatch.setattr(departures_of_extracts, "StoredRun", stored)
+    whole = WholeExtract(day=DAY, turn=1, full=True, closes=True, excludes=True)
+
+    [(_, *kinds)] = later_namings(MemoryStore(), {"r": whole})
+
+    assert [["d"], ["a", "b"], ["c"]] == [cards["holder"].to_list() for cards in kinds]
+
+
+def test_no_extract_is_read_before_it_is_needed() -> None:
+    history = [Night(0, True, [ROW]), Night(1, True, [ROW])]
+    newest_first = iter(extracts(history))
+
+    departed = departures(attempts(history), newest_first)
+
+    assert (0, 1) == (departed.height, len(list(newest_first)))
 
 
 def test_extracts_are_read_from_the_newest_to_the_oldest_by_which_somebody_can_have_left(

@@ -160,6 +160,15 @@ def _nobody_acts(state: str, cards: pl.DataFrame) -> bool:
     return next(known.who for known in STATES if known.name == state) == ""
 
 
+def test_issues_that_were_tried_again_are_in_the_order_of_their_first_attempts() -> None:
+    holders = [f"c{at * 37 % 100}" for at in range(100)]
+    tried = [once("error", turn)._replace(holder=one) for turn in (1, 2) for one in holders]
+
+    folded = fold(book(tried))
+
+    assert holders == folded.attempt("last", "holder").to_series().to_list()
+
+
 def test_of_the_rows_of_one_run_one_that_can_be_sent_is_the_newest_of_its_card() -> None:
     tries = [
         Tried("a", "1111", "2912", 1, "linked", 5, False, None, False),

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from flows.book.book import read_book
+from flows.book.given_up import given_up_cards
 from flows.book.people import balance
 from flows.operations.delivered_so_far import confirm
 from flows.operations.delivery import deliver
@@ -26,6 +27,9 @@ from flows.runs.delivered import delivery_folder
 from flows.runs.errors import NoSuchRowError, NotFoundError
 from schemas.expressions import PUBLISHED
 from schemas.portal import ADDRESS1, CITY, PAN
+from schemas.records import GivingUp, NamedCard
+from tests.memory import MemoryStore
+from tests.night import NOON
 from tests.partner_api.town import Population, town
 
 WHY = "the account is closed"
@@ -241,3 +245,14 @@ def test_what_is_not_there_or_not_named_is_not_given_up(tmp_path: Path) -> None:
             give_up(context, which, WHY)
     with pytest.raises(NotFoundError):
         given_up(place, "a", undo=True)
+
+
+def test_cards_are_listed_in_the_order_in_which_they_were_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cuids = [f"c{at * 37 % 100}" for at in range(100)]
+    cards = tuple(NamedCard(cuid, "1111") for cuid in cuids)
+    decision = GivingUp(at=NOON, by="anna", reason=WHY, what="given up", cards=cards)
+    monkeypatch.setattr("flows.book.given_up.whole_chain", lambda *_: [decision])
+
+    assert cuids == given_up_cards(MemoryStore(), "bank")["holder"].to_list()

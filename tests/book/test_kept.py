@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from flows.book import kept
 from flows.book.attempts import ATTEMPT, NO_ATTEMPTS
 from flows.book.book import read_book
-from flows.book.head import CODE, Head, Page, forget_book, generation, head_key
+from flows.book.head import CODE, Head, News, Page, forget_book, generation, head_key
 from flows.book.kept import keep_book
 from flows.book.kept_stages import KeptStages
 from flows.operations.delivery import deliver
@@ -167,6 +167,7 @@ def test_finished_runs_are_settled_and_one_that_changes_afterwards_is_read_again
     write_parquet(bench.store, rows, refused)
 
     assert 6 * 3 == settled.height
+    assert digest(bench.content(SETTLED)) == json.loads(bench.content(HEAD))["settled"]
     assert before != stands(bench)
     assert from_ledgers(bench) == stands(bench)
 
@@ -332,6 +333,33 @@ def test_settled_attempts_are_put_together_anew_where_what_is_kept_is_not_that(
         keeper._store.create(SETTLED, content)
 
     assert rows == keeper._settled().height
+
+
+def test_pages_are_made_in_the_order_of_the_commits_whatever_the_names_of_the_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    keeper = object.__new__(kept._Keeper)
+    keeper._pages, keeper._purged = {}, frozenset()
+    turns = {"a": 3, "b": 1, "c": 2}
+    read: list[str] = []
+    monkeypatch.setattr(kept._Keeper, "_turns", lambda *_: turns)
+    monkeypatch.setattr(kept._Keeper, "_objects", lambda _, run: run)
+    monkeypatch.setattr(kept._Keeper, "_make_page", lambda _, run, *__: read.append(run))
+
+    keeper._bring_up_to_date(News({}, 0, "", {}, frozenset(turns)))
+
+    assert ["b", "c", "a"] == read
+
+
+def test_a_row_sent_again_has_the_number_that_its_card_had_last_among_those_that_look_the_same() -> (
+    None
+):
+    sent = [{"row": row, "twin": twin} for row, twin in ((1, 0), (2, 0), (2, 1))]
+    again = [{"row": 7, "origin": 2}, {"row": 8, "origin": 1}, {"row": 9, "twin": 3}]
+
+    numbered = kept.with_twins_of(pl.DataFrame(again, ATTEMPT), pl.DataFrame(sent, ATTEMPT))
+
+    assert [(7, 1), (8, 0), (9, 3)] == numbered.select("row", "twin").rows()
 
 
 def test_what_is_kept_is_not_read_again(tmp_path: Path) -> None:

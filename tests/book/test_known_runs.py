@@ -17,7 +17,7 @@ from flows.book import known_runs
 from flows.book.head import Head, with_plans
 from flows.book.known_rows import LARGEST
 from flows.book.known_runs import ClosedRun, KeptRuns, KnownRuns, closed_run
-from flows.operations.purge import purge
+from flows.operations.purge import plan_purge, purge
 from flows.operations.retention import closed_state, state_of
 from flows.reports.run_facts import facts_of
 from flows.runs.run_status import PURGED
@@ -66,6 +66,24 @@ def test_a_closed_run_says_what_its_report_and_its_objects_say(tmp_path: Path) -
         facts_of(KnownRuns(plans, runs), bench.context.adapters) for runs in ({}, {run: closed})
     )
     assert [facts._replace(breaks=(), closed=()) for facts in read] == kept
+
+
+def test_a_purge_judges_a_closed_run_by_its_figures_without_reading_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench, run = answered(tmp_path)
+    bench = later(bench, YEAR)
+    closed = closed_run(bench.stored(run))
+    assert closed is not None
+    due = plan_purge(bench.context, cleaner(bench)).lots
+    known = KnownRuns(with_plans(Head(), bench.runs).plans, {run: closed})
+    monkeypatch.setattr("flows.operations.purge.known_runs", lambda _: known)
+    monkeypatch.setattr("flows.operations.purge.state_of", None)
+
+    plan = plan_purge(bench.context, cleaner(bench))
+
+    assert due
+    assert [lot.key for lot in due] == [lot.key for lot in plan.lots]
 
 
 def test_a_run_is_of_its_own_day_and_no_other(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +16,10 @@ from hypothesis import strategies as st
 from flows.book.book import read_book
 from flows.book.head import forget_book
 from flows.book.kept import keep_up_to_date
+from flows.book.opening import OpeningBalance
 from flows.book.people import Balance, balance
+from flows.book.removals import _by_ledger
+from flows.book.standing import NAMES
 from flows.operations.purge import plan_purge, purge
 from flows.runs.identity import canonical
 from flows.runs.keys import keys_of, prompted_prefix, purged
@@ -231,3 +235,26 @@ def test_those_ever_named_never_become_fewer_and_nobody_counts_twice(steps: list
             if not step.startswith(("send", "a single")):
                 assert now.named == before.named
             before = now
+
+
+def test_what_was_removed_uncounted_is_told_in_ledgers_and_not_by_their_names() -> None:
+    told = [OpeningBalance(uncounted=ledgers).facts for ledgers in (1, 2000)]
+
+    before = "before they were counted."
+    assert [
+        f"Retention removed the cardholders of 1 ledger {before}",
+        f"Retention removed the cardholders of 2,000 ledgers {before}",
+    ] == [facts["sentence"] for facts in told]
+    assert "ledgers" not in told[0]
+
+
+def test_who_left_with_a_ledger_is_counted_in_the_order_of_the_states() -> None:
+    states = NAMES.categories.to_list()
+    gone = pl.DataFrame({"holder": states[::-1]}).with_columns(
+        standing=pl.col("holder").cast(NAMES)
+    )
+    traces = gone.select("holder", place=pl.lit(0))
+
+    removed = _by_ledger(gone, traces, ["holder"])
+
+    assert [(state, 1) for state in states] == [*removed[0].items()]

@@ -149,6 +149,25 @@ def test_how_far_a_link_came_is_known_by_the_service_else_by_a_report(
     assert known_by == [known[stage]["known_by"] for stage in STAGES]
 
 
+def test_a_card_that_an_earlier_link_placed_is_known_by_the_service() -> None:
+    rows = [{"row": 1, **attempt("linked")}, {"row": 1, **attempt("linked", 2)}]
+    cards = standing(fold(pl.DataFrame(rows, ATTEMPT)), TODAY)
+
+    known = known_links(cards, NO_STAGES._replace(**followed(placed=True)))
+
+    assert [(SERVICE,) * 3] == known.select(f"{stage}_by" for stage in STAGES).rows()
+
+
+def test_who_acts_and_how_stays_as_it_was_where_nobody_came_further() -> None:
+    refused = attempt("rejected", reason="card.pan.luhn")
+    cards = standing(fold(pl.DataFrame([refused], ATTEMPT)), TODAY)
+
+    after = with_stages(cards, NO_STAGES)
+
+    assert cards["action"].item()
+    assert after.select("who", "action").equals(cards.select("who", "action"))
+
+
 def test_the_kind_of_end_that_most_links_have_comes_first_and_of_equal_ones_the_first_by_name() -> (
     None
 ):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from flows.operations import four_eyes
 from flows.operations.four_eyes import (
     ApprovalError,
     Command,
@@ -86,6 +87,22 @@ def test_a_request_whose_command_failed_can_be_carried_out_by_anybody_but_its_ma
         assert carried_out(bench, number, name).startswith("anna made it; a different person")
     assert "anna" == carried_out(bench, number, "bert")
     assert "there is no such request" == carried_out(bench, "0" * 12)
+
+
+def test_of_two_who_carry_out_a_request_at_the_same_moment_one_is_refused_with_its_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench, _ = bench_at(tmp_path)
+    number, _ = request(bench.context, command("anna"))
+    monkeypatch.setattr(four_eyes, "add_next", lambda *_: False)
+
+    with (
+        pytest.raises(ApprovalError, match="somebody else is carrying it out") as refused,
+        carrying_out(bench.context, number, command("bert")),
+    ):
+        pass
+
+    assert number == refused.value.fields["number"]
 
 
 @pytest.mark.parametrize("name", ["", "  ", "--"])

@@ -20,7 +20,7 @@ from schemas.portal import PAN
 from schemas.tables import Awaiting, Refusals
 from tests.again import PANS, of_rows
 from tests.builders import portal_rows
-from tests.night import Bench, local_bench, portal_csv
+from tests.night import NOON, Bench, local_bench, portal_csv
 
 HEAD = "cuid,last_4,url,expiration_date,error\n"
 
@@ -32,6 +32,12 @@ def link(row: dict[str, Any]) -> str:
 def refusal(row: dict[str, Any]) -> str:
     text = json.dumps({"cuid": row["cuid"], "errors": ["city is required"]}).replace('"', '""')
     return f',,,,"{text}"\n'
+
+
+def chunk(number: int, state: State, since: datetime) -> OutboxChunk:
+    """Return a chunk of a run of bank's that is in a state since then."""
+    named = ManifestChunk(number=number, name=f"c{number}", rows=1, bytes=1, sha256="")
+    return OutboxChunk("bank-20261120-01234567", named, state, since, since)
 
 
 def listed(bench: Bench, run: str, name: str) -> pl.DataFrame:
@@ -91,13 +97,7 @@ def test_the_partner_is_asked_about_a_chunk_without_a_result_once_it_is_overdue_
     now = datetime(2026, 11, 22, 12, tzinfo=UTC)
     chunks: list[tuple[State, int]] = [("uploaded", 48), ("uploaded", 49), ("waiting", 99)]
     items = [
-        OutboxChunk(
-            "run",
-            ManifestChunk(number=number, name=f"c{number}", rows=1, bytes=1, sha256=""),
-            state,
-            now - timedelta(hours=hours),
-            now - timedelta(hours=hours),
-        )
+        chunk(number, state, now - timedelta(hours=hours))
         for number, (state, hours) in enumerate(chunks, start=1)
     ]
     awaited = pl.DataFrame({"chunk": [1, 2, 3], "cuid": ["a", "b", "c"], "last_4": ["1", "2", "3"]})
@@ -105,3 +105,18 @@ def test_the_partner_is_asked_about_a_chunk_without_a_result_once_it_is_overdue_
     asked = lists.questions(NO_BROKEN, awaited, items, now, timedelta(hours=48))
 
     assert [("c2", "b", "2")] == asked.select("chunk", "cuid", "last_4").rows()
+
+
+def test_a_row_that_waits_is_listed_with_what_its_chunk_waits_for_and_the_command_for_that() -> (
+    None
+):
+    kinds = {"row": pl.UInt32, "cuid": pl.String, "last_4": pl.String, "chunk": pl.UInt32}
+    rows = [(2, "b", "2", 1, None), (1, "a", "1", 2, None)]
+    waiting = pl.DataFrame(rows, {**kinds, "trouble": pl.String}, orient="row")
+    items = [chunk(1, "uploaded", NOON), chunk(2, "waiting", NOON)]
+
+    (told,) = lists.awaiting([waiting], items)
+
+    upload, ingest = told["action"]
+    assert "cardlink upload bank-20261120-01234567 2" in upload
+    assert "cardlink ingest bank" in ingest

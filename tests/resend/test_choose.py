@@ -6,10 +6,10 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flows.resend.selection import RECHECKED, SELECTED, decide
+from flows.resend.selection import EXCLUDED, RECHECKED, SELECTED, decide
 from flows.runs.frames import shaped
 from flows.submissions.row_scope import PICK
-from schemas.portal import CITY, PAN
+from schemas.portal import CITY, COUNTRY, PAN
 
 VERDICT = ("row", "cuid", "last_4", "fate", "reasons")
 
@@ -44,7 +44,7 @@ def corrected(*rows: int) -> pl.Series:
 
 
 def test_each_row_that_stays_has_one_reason() -> None:
-    rows = asked(*((at, f"c{at}", "1111") for at in range(1, 8)))
+    rows = asked(*((at, f"c{at}", "1111") for at in range(1, 10)))
     now = tried(
         (1, "c1", "1111", "submitted", []),
         (2, "c2", "1111", "submitted", []),
@@ -52,10 +52,12 @@ def test_each_row_that_stays_has_one_reason() -> None:
         (4, "c4", "1111", "rejected", [f"{CITY}|address.city.missing"]),
         (5, "c5", "1111", "rejected", [f"{CITY}|address.city.missing"]),
         (6, "c6", "1111", "duplicate", ["|row.content.repeated"]),
+        (7, "c7", "1111", "ineligible", [f"{COUNTRY}|address.country.not_served"]),
+        (8, "c8", "1111", "suppressed", ["|row.filter.excluded"]),
     )
     facts = (
         rows,
-        picks(*((at, at) for at in range(1, 7))),
+        picks(*((at, at) for at in range(1, 9))),
         now,
         stand((2, "linked", "r9")),
         corrected(5),
@@ -70,7 +72,9 @@ def test_each_row_that_stays_has_one_reason() -> None:
         (4, "would be refused as before", None),
         (5, None, None),
         (6, "repeats another of these rows", None),
-        (7, "not in the corrected extract", None),
+        (7, "is not eligible for a link", None),
+        (8, EXCLUDED, None),
+        (9, "not in the corrected extract", None),
     ] == found.select("origin", "why", "where").rows()
 
 

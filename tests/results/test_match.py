@@ -13,7 +13,16 @@ from hypothesis import strategies as st
 
 from flows.results.read import ResultRows
 from schemas.breaks import RESULT_LONG
-from tests.results.outcomes import Row, attribute, attribute_all, link, result, sent_rows
+from tests.results.outcomes import (
+    Row,
+    attribute,
+    attribute_all,
+    error,
+    link,
+    refusal,
+    result,
+    sent_rows,
+)
 
 FIRST, RENEWED, AGAIN = (
     "first-bank-20261001-3f9c21aa",
@@ -105,6 +114,28 @@ def test_part_of_an_answer_to_a_partial_resubmission_goes_to_the_newest_run() ->
 
 def test_where_nobody_knows_when_a_file_came_the_newest_run_is_meant() -> None:
     assert answered(came(None), FIRST, RENEWED) == {RENEWED}
+
+
+def _two_cards_each() -> pl.DataFrame:
+    """Return the rows of a chunk with two cards of `c-1`, then two of `c-2`."""
+    cuid = pl.concat_str(pl.lit("c-"), (pl.col("row") + 1) // 2)
+    return sent_rows(1, size=4).with_columns(cuid=cuid)
+
+
+def test_refusals_that_name_a_cardholder_of_several_cards_are_of_a_card_each() -> None:
+    refused = result([refusal(1), refusal(2), refusal(1), refusal(2)])
+
+    assert [1, 3, 2, 4] == attribute(refused, _two_cards_each()).outcomes["row"].to_list()
+
+
+def test_an_error_whose_text_names_a_cardholder_is_of_their_first_card_without_a_result() -> None:
+    told = error("the city of c-1 is missing")
+    rows = [
+        attribute(result(file), _two_cards_each()).outcomes["row"].to_list()
+        for file in ([told, link(2, last_4="0003")], [told, link(1)])
+    ]
+
+    assert [[1, 3], [2, 1]] == rows
 
 
 @given(

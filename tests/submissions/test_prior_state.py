@@ -272,6 +272,19 @@ def test_of_several_issues_one_whose_reissue_mark_is_unknown_is_any_of_its_expir
     assert [AWAITED, None] == found.to_list()
 
 
+def test_a_row_whose_reissue_mark_is_unknown_is_held_back_where_any_issue_of_its_expiration_is() -> (
+    None
+):
+    first = Card("a", "4242", "2712", 1, 1, 7)
+    second = first._replace(reissue=8)
+    state = known([frame([Tried(first, "error", None), Tried(second, "awaiting", None)])])
+    rows = asked([first, second, first._replace(reissue=None)])
+
+    found = state.suppressed(rows, TODAY, resend_policy(issuer(), TODAY))
+
+    assert [None, AWAITED, AWAITED] == found.to_list()
+
+
 def test_what_an_older_extract_says_otherwise_is_no_change() -> None:
     card = Card("a", "4242", "2712", 1, 1)
     world = [frame([Tried(card, "linked", TODAY + timedelta(days=60))])]
