@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -177,28 +177,26 @@ def _in_all_runs(
     refused: dict[str, CardlinkError] = {}
     if reason.strip() and not dry_run:  # once, before rows are selected
         shown += resubmission_run.take_in_results(issuer_context)
-    parts = _templates(context, issuer_context, corrections) if corrections else {}
-    runs = parts if corrections else selected_runs.runs_to_resend(issuer_context, rows)
-    for run in selected_runs.newest_first(runs):
+    templates = _templates(context, issuer_context, rows, corrections)
+    for run in selected_runs.newest_first(templates):
         name = f"{Path(corrections).stem}-{run}.csv" if corrections else ""
         request = resubmission.Request(run, rows, reason, corrections=name)
         try:
-            result = _of_one(context, issuer_context, request, parts.get(run), dry_run=dry_run)
+            result = _of_one(context, issuer_context, request, templates[run], dry_run=dry_run)
         except CardlinkError as error:
             refused[run] = error
             continue
         shown += [*result.shown, ""]
         facts.append(result.facts)
     shown += [Sentence("not sent: {error}", error=error.text) for error in refused.values()]
-    next_step: Step | None = upload_step(issuer)
-    if dry_run:
-        would_send = any(known["rows"] for known in facts)
-        selected = selected_runs.resubmit_step(issuer, rows, corrections)
-        next_step = selected if would_send else None
-    code = max((error.exit_code for error in refused.values()), default=0)
     everything = {"issuer": issuer, "dry_run": dry_run, "runs": facts, "refused": sorted(refused)}
-    nothing = f"{issuer}: no run decided last about such rows"
-    return Result(everything, shown or [nothing], next_step, code, outbox="" if dry_run else issuer)
+    shown = shown or [f"{issuer}: no run decided last about such rows"]
+    code = max((error.exit_code for error in refused.values()), default=0)
+    if not dry_run:
+        return Result(everything, shown, upload_step(issuer), code, outbox=issuer)
+    would_send = any(known["rows"] for known in facts)
+    selected = selected_runs.resubmit_step(issuer, rows, corrections) if would_send else None
+    return Result(everything, shown, selected, code)
 
 
 def _of_one(
@@ -219,9 +217,16 @@ def _of_one(
 
 
 def _templates(
-    context: Context, issuer_context: contexts.IssuerContext, corrections: str
-) -> dict[str, bytes]:
-    """Return the part of each run of the issuer of a filled-in template of several runs."""
+    context: Context,
+    issuer_context: contexts.IssuerContext,
+    rows: selection.RowSelection,
+    corrections: str,
+) -> Mapping[str, bytes | None]:
+    """Return the runs of the issuer that have the selected rows, with none; or those that a
+    filled-in template names, each with its part of it.
+    """
+    if not corrections:
+        return dict.fromkeys(selected_runs.runs_to_resend(issuer_context, rows))
     path = Path(corrections)
     if context.local_files and path.is_file():
         content = path.read_bytes()

@@ -60,13 +60,12 @@ class Draft(NamedTuple):
         answered = [doubt]
         if doubt.value and not doubt.table:
             answered += [other for other in self.doubts if other[1:] == doubt[1:]]
-        guesses = [
-            Guess(guess.key, value, "as answered", table=guess.table)
-            if guess in answered
-            else guess
+        kept = [
+            guess
             for guess in self.guesses
-            if not (guess.table and guess is not doubt and _is_made_of(value, guess))
+            if guess is doubt or not (guess.table and _is_made_of(value, guess))
         ]
+        guesses = [_as_answered(guess, value) if guess in answered else guess for guess in kept]
         return self._replace(guesses=tuple(guesses))
 
     @property
@@ -122,6 +121,10 @@ class Draft(NamedTuple):
             for column in self.columns
             if column.name and toml(column.name) not in values and column.name not in statuses
         ]
+
+
+def _as_answered(guess: Guess, value: str) -> Guess:
+    return Guess(guess.key, value, "as answered", table=guess.table)
 
 
 def _is_made_of(value: str, doubt: Guess) -> bool:

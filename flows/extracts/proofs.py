@@ -51,17 +51,19 @@ def with_proofs(
     except CardlinkError:  # the check of every row says why
         return Found(draft, [])
     draft = _with_stated(draft, settings, summed)
-    proofs = list(draft.proofs)
-    remarks = []
-    for kind in sidecars:
-        beside = _beside(file, kind)
-        problem = _problem_of_sidecar(kind, beside, file, summed.rows)
-        if problem:
-            remarks.append(REMARK.format(file=beside.name, problem=problem))
-        elif not any(proof.guesses[0].key == "sidecar" for proof in proofs):
-            guess = Guess("sidecar", toml(kind), f"{beside.name} proves it")
-            proofs.append(Proof(f"the file {beside.name}", (guess,)))
-    return Found(draft._replace(proofs=tuple(proofs)), remarks)
+    problems = {kind: _problem_of_sidecar(kind, file, summed.rows) for kind in sidecars}
+    remarks = [
+        REMARK.format(file=_beside(file, kind).name, problem=problem)
+        for kind, problem in problems.items()
+        if problem
+    ]
+    proofs = [_proof_of_sidecar(kind, file) for kind in sidecars if not problems[kind]]
+    return Found(draft._replace(proofs=(*draft.proofs, *proofs[:1])), remarks)
+
+
+def _proof_of_sidecar(kind: str, file: Path) -> Proof:
+    name = _beside(file, kind).name
+    return Proof(f"the file {name}", (Guess("sidecar", toml(kind), f"{name} proves it"),))
 
 
 def _settings(draft: Draft, copybook: Copybook | None) -> SourceSettings:
@@ -114,16 +116,20 @@ def _with_stated(draft: Draft, settings: SourceSettings, summed: _Summed) -> Dra
         if stated is not None and stated.total is not None:
             draft = _with_trailer(draft, stated.pattern(fixed=fixed))
             proofs.append(_proof_of_total(stated, "trailer"))
-    for line in draft.above:
-        stated = stated_in(line, summed.rows, {} if proofs else summed.sums)
-        if stated is not None:
-            pattern = toml(stated.pattern(fixed=fixed))
-            guess = Guess("header_record", pattern, "the group is the number of rows")
-            proofs.append(Proof("the header record's row count", (guess,)))
-            if stated.total is not None:
-                proofs[-1] = _proof_of_total(stated, "header record", guess)
-            break
+    sums = {} if proofs else summed.sums
+    above = filter(None, (stated_in(line, summed.rows, sums) for line in draft.above))
+    first = next(above, None)
+    if first is not None:
+        proofs.append(_proof_of_header(first, fixed=fixed))
     return draft._replace(proofs=tuple(proofs))
+
+
+def _proof_of_header(stated: Stated, *, fixed: bool) -> Proof:
+    pattern = toml(stated.pattern(fixed=fixed))
+    guess = Guess("header_record", pattern, "the group is the number of rows")
+    if stated.total is not None:
+        return _proof_of_total(stated, "header record", guess)
+    return Proof("the header record's row count", (guess,))
 
 
 def _with_trailer(draft: Draft, pattern: str) -> Draft:
@@ -148,9 +154,9 @@ def _proof_of_total(stated: Stated, record: str, *before: Guess) -> Proof:
     return Proof(f"the {record}'s {count}hash total of {place}", (*before, *added))
 
 
-def _problem_of_sidecar(kind: str, beside: Path, file: Path, rows: int) -> str:
+def _problem_of_sidecar(kind: str, file: Path, rows: int) -> str:
     """Return why a sidecar does not prove its extract, "" where it does."""
-    text = beside.read_bytes()[: sidecar.LARGEST].decode("utf-8-sig", "replace")
+    text = _beside(file, kind).read_bytes()[: sidecar.LARGEST].decode("utf-8-sig", "replace")
     facts = sidecar.facts_of(kind, text, file.name)
     if isinstance(facts, str):
         return facts

@@ -292,9 +292,19 @@ def entry_findings(
 
     Behind one that is wrong, the next cannot be judged. `listed`: the keys below the trail.
     """
-    before: str | None = entries[proven.entries - 1].sha256 if proven.entries else ""
-    is_proved = bool(proven.proofs)
-    for entry in entries[proven.entries :]:
+    later = entries[proven.entries :]
+    yield from _chain_findings(later, entries[proven.entries - 1].sha256 if proven.entries else "")
+    yield from _proof_findings(later, prover, is_proved=bool(proven.proofs))
+    keys = {entry.key for entry in entries}
+    yield from (Finding(key, INSERTED) for key in listed if key not in keys)
+
+
+def _chain_findings(entries: Sequence[TrailEntry], before: str | None) -> Iterator[Finding]:
+    """Yield the entries that are not as they were written, or do not name the one before them.
+
+    `before`: the digest of the entry before the first.
+    """
+    for entry in entries:
         if entry.document is None:
             yield Finding(entry.key, CHANGED if entry.content else REMOVED, entry.number)
             before = None
@@ -302,22 +312,29 @@ def entry_findings(
         if before not in (None, entry.document.before):
             yield Finding(entry.key, BROKEN, entry.number)
         before = entry.sha256
-        if entry.document.proof and not _may_be_proof(entry, prover):
-            yield Finding(entry.key, FORGED, entry.number)
-        elif is_proved and not entry.document.proof:
-            yield Finding(entry.key, UNPROVED, entry.number, entry.document.by)
-        is_proved = is_proved or bool(entry.document.proof)
-    keys = {entry.key for entry in entries}
-    for key in listed:
-        if key not in keys:
-            yield Finding(key, INSERTED)
 
 
-def _may_be_proof(entry: TrailEntry, prover: Prover) -> bool:
+def _proof_findings(
+    entries: Sequence[TrailEntry], prover: Prover, *, is_proved: bool
+) -> Iterator[Finding]:
+    """Yield the entries with a wrong proof, and those without one behind the first that has one.
+
+    `is_proved`: an entry before these has one.
+    """
+    for entry in entries:
+        document = entry.document
+        if document is None:
+            continue
+        if document.proof:
+            is_proved = True
+            if not _may_be_proof(entry, document, prover):
+                yield Finding(entry.key, FORGED, entry.number)
+        elif is_proved:
+            yield Finding(entry.key, UNPROVED, entry.number, document.by)
+
+
+def _may_be_proof(entry: TrailEntry, document: AuditEntry, prover: Prover) -> bool:
     """Return whether the proof is right, or by a key that is not at hand."""
-    document = entry.document
-    if document is None:
-        return False
     content = _sealed(json.loads(entry.content))
     return prover.is_proof(document.proof, content, document.proved_by) is not False
 

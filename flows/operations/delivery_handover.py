@@ -100,8 +100,9 @@ def hand_over(context: IssuerContext, receiver: str, *, at_once: bool) -> str:
     if receiver not in context.issuer.deliveries:
         return ""
     trouble = trouble_of(store, issuer, receiver)
-    is_waiting = trouble is not None and bool(trouble.problem)
-    if is_waiting and trouble and not at_once and context.adapters.now() < trouble.not_before:
+    if trouble is not None and not trouble.problem:
+        trouble = None
+    if trouble and not at_once and context.adapters.now() < trouble.not_before:
         return trouble.problem
     number, record = last_delivery(store, issuer, receiver)
     if record is None:
@@ -110,8 +111,8 @@ def hand_over(context: IssuerContext, receiver: str, *, at_once: bool) -> str:
         answer = _attempt(context, DeliveryId(receiver, number), record)
     except CardlinkError as error:
         answer = Answer(is_taken=False, problem=error.what_happened)
-    if is_waiting or not answer.is_taken:
-        _note(context, receiver, number, answer, trouble if is_waiting else None)
+    if trouble or not answer.is_taken:
+        _note(context, receiver, number, answer, trouble)
     return "" if answer.is_taken else answer.problem
 
 

@@ -89,14 +89,13 @@ def _refuse_unclear(which: Which) -> None:
 def _meant(context: IssuerContext, book: Book, which: Which) -> pl.DataFrame:
     """Return the links that are meant (KEPT) and that a newer row is to replace, as a book says."""
     cards = book.cards(local_day(context.adapters.now(), context.issuer.time_zone))
-    is_any = not (which.changed or which.replacing or which.refused)
-    frames = []
-    if which.changed or is_any:
-        frames.append(book.changes(cards))
-    if which.replacing or is_any:
-        frames.append(book.not_replaced(cards))
-    if which.refused or is_any:
-        frames.append(book.not_updated(cards))
+    kinds = [
+        (which.changed, book.changes),
+        (which.replacing, book.not_replaced),
+        (which.refused, book.not_updated),
+    ]
+    is_any = not any(is_chosen for is_chosen, _ in kinds)
+    frames = [read(cards) for is_chosen, read in kinds if is_chosen or is_any]
     rows = pl.concat([frame.select(*KEPT, "run", "row", "cuid") for frame in frames])
     if which.run:
         rows = rows.filter(run=which.run)

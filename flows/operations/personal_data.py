@@ -226,12 +226,12 @@ def _decisions(store: Store, issuer: str, cuids: frozenset[str]) -> Iterator[Men
         if own:
             yield _decision(link(kept_links(issuer), number), stays, own)
     for folder in store.keys(approvals(issuer), shallow=True):
-        for request in records(store, folder.key, Approval):
-            named = _words_in(request.parameters) & cuids
-            if named:
-                facts = {"line": request.line, "at": request.at.isoformat(), "by": request.by}
-                yield Mention("approvals", folder.key, [facts])
-                break
+        requests = records(store, folder.key, Approval)
+        naming = (each for each in requests if _words_in(each.parameters) & cuids)
+        request = next(naming, None)
+        if request is not None:
+            facts = {"line": request.line, "at": request.at.isoformat(), "by": request.by}
+            yield Mention("approvals", folder.key, [facts])
 
 
 def _decision(key: str, record: GivingUp | LinkKept, cards: Sequence[Facts]) -> Mention:

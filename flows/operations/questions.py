@@ -291,12 +291,9 @@ def apply(
     context: IssuerContext, answered: Mapping[Question, str], reason: str, *, dry_run: bool
 ) -> Answered:
     """Decide as the partner answered; what is refused does not stop the rest."""
-    groups: dict[tuple[str, str, str, str], list[Question]] = defaultdict(list)
-    for question, answer in answered.items():
-        place = question.place if not question.row else ""
-        groups[question.run, question.about, place, answer].append(question)
     if not dry_run and any(question.about == ASK for question in answered):
         take_in_results(context)
+    groups = _decided_together(answered)
     applied: dict[tuple[str, str, str], int] = defaultdict(int)
     refused: list[CardlinkError] = []
     for (run, about, place, answer), questions in groups.items():
@@ -311,6 +308,17 @@ def apply(
         else:
             applied[run, about, answer] += len(questions)
     return Answered(applied, refused)
+
+
+def _decided_together(
+    answered: Mapping[Question, str],
+) -> dict[tuple[str, str, str, str], list[Question]]:
+    """Return the questions that one decision answers, by run, subject, place and answer."""
+    groups: dict[tuple[str, str, str, str], list[Question]] = defaultdict(list)
+    for question, answer in answered.items():
+        place = question.place if not question.row else ""
+        groups[question.run, question.about, place, answer].append(question)
+    return groups
 
 
 def _send_again(

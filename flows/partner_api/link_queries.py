@@ -129,12 +129,15 @@ class _LinkQueries:
         link_id = self._context.ids.of(url, self._placement.cuid)
         if link_id is None:
             self._in_vain(LINK_RECORDS, NO_LINK_ID)
-            return
-        if self._context.ids.is_shared(link_id):
+        elif self._context.ids.is_shared(link_id):
             self._in_vain(LINK_RECORDS, SHARED_LINK_ID)
-            return
+        else:
+            self._read_record_of(link_id)
+
+    def _read_record_of(self, link_id: str) -> None:
+        """Read a record, where it has changed since it was read last, and note what it says."""
+        tag = self._usable_tag()
         try:
-            tag = self._usable_tag()
             record = self._ask(
                 LINK_RECORDS, lambda: self._context.service.changed_link(link_id, tag)
             )
@@ -143,10 +146,13 @@ class _LinkQueries:
             return
         if record is None:
             self._note_opening(self._placement.opened)
-            return
-        if self._is_of_another(record):
+        elif self._is_of_another(record):
             self._in_vain(LINK_RECORDS, OTHER_CARDHOLDER)
-            return
+        else:
+            self._note_record(record)
+
+    def _note_record(self, record: CardLink) -> None:
+        """Note what a record of the cardholder says."""
         cardholder_id = self._placement.cardholder_id or record.cardholder_id
         self._placement = self._placement._replace(
             cardholder_id=cardholder_id, record_tag=record.tag

@@ -221,16 +221,10 @@ class Sender:
             is_conflict = status == CONFLICT and request.policy is RetryPolicy.REPEAT
             is_accepted = _may_be_done(request, response) or is_conflict
             raise _without_response(request, f"HTTP {status}", is_accepted=is_accepted)
-        if request.is_login:
-            raise _refused_login(request, response)
-        if status == MISSING:
-            raise NoSuchRecordError(place=request.place)
-        if response.is_redirect:
-            raise RedirectedError(place=request.place, status=status)
-        if request.refusable and status not in _NOT_OF_ROW:
-            return response
-        reason = _in_words(response.content)
-        raise ServiceRefusedError(place=request.place, status=status, reason=reason)
+        refusal = _refusal(request, response)
+        if refusal is not None:
+            raise refusal
+        return response
 
     def _body(self, request: Request, response: httpx.Response) -> bytes:
         """Return the body of a response; of a refusal only what can be read.
@@ -265,6 +259,21 @@ def _unauthorised(request: Request, response: httpx.Response) -> UnauthorisedErr
     words = refusal_of(response.content).message if response.content.strip() else ""
     reason = f": {words}" if words else ""
     return UnauthorisedError(place=request.place, status=response.status_code, reason=reason)
+
+
+def _refusal(request: Request, response: httpx.Response) -> OperatorError | None:
+    """Return what a refusal that does not pass means, None where the caller judges it itself."""
+    status = response.status_code
+    if request.is_login:
+        return _refused_login(request, response)
+    if status == MISSING:
+        return NoSuchRecordError(place=request.place)
+    if response.is_redirect:
+        return RedirectedError(place=request.place, status=status)
+    if request.refusable and status not in _NOT_OF_ROW:
+        return None
+    reason = _in_words(response.content)
+    return ServiceRefusedError(place=request.place, status=status, reason=reason)
 
 
 def _refused_login(request: Request, response: httpx.Response) -> OperatorError:

@@ -17,14 +17,11 @@ def column_changes(layout: Layout | None, nights: Sequence[Night]) -> list[str]:
     if layout is None or not layout.header or not headers:
         return []
     before = headers[-1]
-    new = [name for name in layout.header if name not in before]
-    gone = [name for name in before if name not in layout.header]
-    changes = []
-    if new:
-        changes.append(f"new columns: {_listed(new)}")
-    if gone:
-        changes.append(f"columns that are gone: {_listed(gone)}")
-    return changes
+    changes = {
+        "new columns": [name for name in layout.header if name not in before],
+        "columns that are gone": [name for name in before if name not in layout.header],
+    }
+    return [f"{change}: {_listed(names)}" for change, names in changes.items() if names]
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -300,12 +300,13 @@ def refuse_resend(context: IssuerContext, request: Request) -> None:
         return
     any_day = not context.issuer.full_portfolio
     for plan in known_plans(StoredRuns(store, context.issuer.issuer)):
-        run = StoredRun.by_id(store, plan.run)
-        is_repeated = plan.sha256 == source.sha256 and (any_day or plan.as_of == day)
-        if not is_repeated or run.manifest is None:
-            continue
-        sent = [chunk for chunk in run.outbox if chunk.state != "cancelled"]
-        if sent:
-            raise SentTwiceError(
-                extract=request.extract, count=len(sent), chunks=len(run.outbox), run=plan.run
-            )
+        if plan.sha256 == source.sha256 and (any_day or plan.as_of == day):
+            _refuse_sent(StoredRun.by_id(store, plan.run), request.extract)
+
+
+def _refuse_sent(run: StoredRun, extract: str) -> None:
+    """Raise SentTwiceError where a chunk of a committed run of an extract is not cancelled."""
+    outbox = run.outbox if run.manifest is not None else []
+    sent = [chunk for chunk in outbox if chunk.state != "cancelled"]
+    if sent:
+        raise SentTwiceError(extract=extract, count=len(sent), chunks=len(outbox), run=run.id)
