@@ -23,6 +23,7 @@ from flows.reports.cardholder_trace import trace
 from flows.reports.programme_report import read_issuer
 from flows.reports.survey import survey
 from flows.resend.renewal import renewals
+from flows.results import dropped
 from flows.runs import arrival_hour
 from flows.runs.context import overlaid
 from flows.runs.outbox import outboxes
@@ -101,9 +102,10 @@ def reads(bench: Bench) -> dict[str, int]:
 @pytest.mark.slow
 def test_closed_runs_are_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(known_runs, "TOGETHER", 1)
-    # these look at the last runs, whatever they are
+    # these look at the last runs or files, whatever they are
     monkeypatch.setattr(link_forms, "RUNS", 1)
     monkeypatch.setattr(arrival_hour, "NEWEST", 1)
+    monkeypatch.setattr(dropped, "LOOKED_FOR", timedelta())
     bench = grown(tmp_path / "store", 2)
     clock = bench.now
     assert isinstance(clock, Clock)
