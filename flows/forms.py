@@ -21,6 +21,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from functools import wraps
+from textwrap import shorten
 from threading import Event
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar, cast
 from uuid import UUID
@@ -227,7 +228,8 @@ def ended(sentence: str, data: T, *, is_idle: bool = False) -> State[T]:
 
     One that had nothing to do gets the tag IDLE: the watch keeps the newest of them.
     """
-    changes: dict[str, Any] = {"name": f"{flow_run.get_name()}: {sentence}"[:LONGEST]}
+    name = shorten(f"{flow_run.get_name()}: {sentence}", LONGEST, placeholder=" …")
+    changes: dict[str, Any] = {"name": name}
     if is_idle:
         changes["tags"] = [*flow_run.tags, IDLE]
     report(get_client(sync_client=True).update_flow_run, UUID(flow_run.id), **changes)
