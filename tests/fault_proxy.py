@@ -44,6 +44,7 @@ class Fault(Enum):
     TRICKLE = "the answer's body comes byte by byte, for as long as the client waits"
     WRONG_BYTE = "one byte of the answer's body is another"
     GARBLED = "the answer's body is no XML"
+    PAGE = "the server is not asked, the answer is a web page with status 200"
     NO_RANGE = "Range does not reach the server, which answers with the whole"
     NO_CONDITIONS = "If-None-Match does not reach the server, which writes over what is there"
 
@@ -179,6 +180,10 @@ class _Handler(BaseHTTPRequestHandler):
         elif fault is Fault.TIMEOUT:
             time.sleep(self.quiet)
             self._reset()
+        elif fault is Fault.PAGE:
+            page = b"" if self.command == "HEAD" else b"<html><body>Sign in</body></html>"
+            modified = ("Last-Modified", "Sat, 28 Nov 2026 08:00:00 GMT")
+            self._send(_Answer(200, [("Content-Type", "text/html"), modified], page), page)
         else:
             self._forward(body, fault)
 

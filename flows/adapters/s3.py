@@ -32,7 +32,7 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
-from flows.adapters.s3_errors import with_our_errors
+from flows.adapters.s3_errors import ensure_answered, with_our_errors
 from flows.adapters.s3_pace import keep_pace
 from flows.adapters.s3_source import S3Source
 from flows.errors import CardlinkError
@@ -299,7 +299,7 @@ class S3Store:
     def _call(self, operation: str, key: str, **request: Any) -> Any:
         client = self._client
         try:
-            return with_our_errors(
+            answer = with_our_errors(
                 key, lambda: getattr(client, operation)(**self._where, **request)
             )
         except store.StoreExpiredError:
@@ -308,6 +308,8 @@ class S3Store:
                 if self._client is client:
                     self._client = keep_pace(self.reconnect(), self._retry.clock)
             raise
+        ensure_answered(operation, key, answer)
+        return answer
 
     def _retried(self, operation: str, key: str, **request: Any) -> Any:
         return self._retry(lambda: self._call(operation, key, **request), StoreBusyError)

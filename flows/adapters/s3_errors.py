@@ -1,8 +1,8 @@
 """The errors of boto3 as ours: what each means, and whether it is temporary."""
 
 import re
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
 
 from botocore import exceptions as boto
 from urllib3.exceptions import HTTPError
@@ -16,6 +16,7 @@ from flows.runs.store import (
     StoreClockError,
     StoreCredentialsError,
     StoreDeniedError,
+    StoreEndpointError,
     StoreExpiredError,
     StoreFullError,
     StoreMissingError,
@@ -84,9 +85,32 @@ _BY_KIND: dict[type[Exception], type[CardlinkError]] = {
     boto.InvalidRegionError: StoreRefusedError,
     boto.ProfileNotFound: StoreRefusedError,
     boto.ConfigParseError: StoreRefusedError,
-    RecursionError: StoreRefusedError,  # boto3 follows a redirect that names no region without end
+    RecursionError: StoreEndpointError,  # boto3 follows a redirect that names no region without end
     boto.FlexibleChecksumError: ObjectDamagedError,
 }
+
+
+# what each answer of S3 has, one of these at least
+_ANSWERED: Final = {
+    "get_object": {"ETag"},
+    "head_object": {"ETag"},
+    "put_object": {"ETag"},
+    "upload_part": {"ETag"},
+    "create_multipart_upload": {"UploadId"},
+    "complete_multipart_upload": {"ETag"},
+    "get_object_tagging": {"TagSet"},
+    "list_objects_v2": {"Name", "IsTruncated", "KeyCount", "Contents"},
+}
+
+
+def ensure_answered(operation: str, place: str, answer: Mapping[str, Any]) -> None:
+    """Raise StoreEndpointError where an answer is not one of S3: whoever takes a web page for a
+    listing or for a receipt believes that there is nothing, or that something was written.
+    """
+    expected = _ANSWERED.get(operation)
+    if expected and expected.isdisjoint(answer):
+        problem = f"its response to {operation} is not from S3; perhaps it is a web page"
+        raise StoreEndpointError(place=place, problem=problem)
 
 
 def with_our_errors(place: str, act: Callable[[], T]) -> T:
@@ -110,8 +134,15 @@ def _code_of(error: boto.ClientError, status: int) -> str:
     return code if re.fullmatch(r"(?!.*[0-9]{4})[A-Za-z0-9.]{1,60}", code) else str(status)
 
 
+def _within(error: Exception) -> Exception:
+    """Return the endless redirect that an error of boto3's client is about, else the error."""
+    cause = getattr(error, "kwargs", {}).get("error")
+    return cause if isinstance(cause, RecursionError) else error
+
+
 def translated(place: str, error: Exception) -> CardlinkError:
     """Return our error for one of boto3's, with names and codes only, never its message."""
+    error = _within(error)
     code: str = type(error).__name__
     kinds = (kind for foreign, kind in _BY_KIND.items() if isinstance(error, foreign))
     kind = next(kinds, StoreBusyError)
@@ -121,4 +152,6 @@ def translated(place: str, error: Exception) -> CardlinkError:
         unlisted = StoreRefusedError if 300 <= status < 500 else StoreBusyError
         kind = _BY_CODE.get(code) or _BY_CODE.get(str(status), unlisted)
     problem = f"it does not implement a request we need ({code})"
+    if kind is StoreEndpointError:
+        problem = "it redirects without naming a region"
     return error_of(kind, key=place, place=place, code=code, problem=problem)

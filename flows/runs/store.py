@@ -209,6 +209,19 @@ class StoreRefusedError(OperatorError):
     )
 
 
+class StoreEndpointError(OperatorError):
+    """What answers is not S3, or not that of the bucket: a proxy, a sign-in page, another region.
+
+    Nothing it answered was used.
+    """
+
+    message = "The endpoint that answered for {place} is not its store: {problem}."
+    next_step = (
+        "Correct endpoint and region (AWS_ENDPOINT_URL, AWS_REGION), or the proxy in between; "
+        "then run {same_command} again."
+    )
+
+
 class StoreUnsafeError(OperatorError):
     """The store breaks a guarantee that commits rely on."""
 

@@ -22,6 +22,7 @@ from flows.runs.store import (
     StoreBusyError,
     StoreCredentialsError,
     StoreDeniedError,
+    StoreEndpointError,
     StoreMissingError,
     StoreRefusedError,
 )
@@ -175,6 +176,18 @@ def test_an_error_response_is_translated_by_its_code_or_else_by_its_status(
     error = translated("a", boto.ClientError(answer, "PutObject"))
 
     assert kind is type(error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [RecursionError(), boto.HTTPClientError(error=RecursionError())],
+    ids=["bare", "within"],
+)
+def test_an_endless_redirect_is_named_wherever_boto3_meets_it(error: Exception) -> None:
+    ours = translated("a", error)
+
+    assert isinstance(ours, StoreEndpointError)
+    assert "it redirects without naming a region" in str(ours)
 
 
 def test_a_foreign_message_is_never_shown() -> None:

@@ -27,10 +27,10 @@ from flows.runs.store import (
     StoreBusyError,
     StoreClockError,
     StoreDeniedError,
+    StoreEndpointError,
     StoreExpiredError,
     StoreFullError,
     StoreMissingError,
-    StoreRefusedError,
     StoreUnsafeError,
 )
 from tests import fault_proxy, servers
@@ -288,9 +288,33 @@ def test_a_bucket_that_moved_without_saying_where_is_said_at_once(
 ) -> None:
     with (
         faulty(calm, moto_server, always(Fault.MOVED)) as (store, _),
-        pytest.raises(StoreRefusedError, match="endpoint, region and bucket settings"),
+        pytest.raises(StoreEndpointError, match="it redirects without naming a region"),
     ):
         store.create("a", b"")
+
+
+ACTS: dict[str, Callable[[S3Store], object]] = {
+    "listed": lambda store: list(store.keys("i/")),
+    "opened": lambda store: store.open("i/a"),
+    "created": lambda store: store.create("i/b", b"b"),
+    "replaced": lambda store: store.replace("i/b", [b"b"]),
+    "replaced in parts": lambda store: store.replace("i/b", [bytes(PART), b"b"]),
+}
+
+
+@pytest.mark.parametrize("act", ACTS)
+def test_a_web_page_is_never_taken_for_what_a_store_answers(
+    calm: S3Store, moto_server: servers.S3Server, act: str
+) -> None:
+    calm.create("i/a", b"a")
+
+    with (
+        faulty(calm, moto_server, always(Fault.PAGE), attempts=2) as (store, _),
+        pytest.raises(StoreEndpointError, match="perhaps it is a web page"),
+    ):
+        ACTS[act](store)
+
+    assert ["i/a"] == [entry.key for entry in calm.keys("i/")]
 
 
 @pytest.mark.parametrize("renewed", [True, False])
