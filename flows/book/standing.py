@@ -120,7 +120,7 @@ def standing(folded: Folded, today: date, kept: pl.DataFrame = NONE_KEPT) -> pl.
     Columns: those of the attempt that decides (ATTEMPT, with `tries` and `sendings` of all its
     attempts), `standing` (NAMES), `since` when, where that is known, `who` acts, `until` and
     `linked_at` (end of its last link, and when it came), `first` (the business date of its first
-    attempt), and `current`: it is the newest issue of its card.
+    attempt), `current`: it is the newest issue of its card, and `action`, what its reason asks for.
     """
     link = folded.attempt("link", "expires_on", "since")
     until = link["expires_on"]

@@ -31,9 +31,10 @@ from flows.runs.outbox import move
 from flows.runs.store import StoreBusyError, StoreDeniedError
 from flows.runs.stored_runs import StoredRuns
 from flows.submissions.submit import Request, submit
+from schemas.records import Purged
 from schemas.tables import parquet
 from tests.memory import MemoryStore
-from tests.night import DAY, Bench, local_bench, made_once
+from tests.night import DAY, NOON, Bench, local_bench, made_once
 from tests.storms import FailingStore
 
 HEAD = f"{book('bank')}head.json"
@@ -333,6 +334,18 @@ def test_settled_attempts_are_put_together_anew_where_what_is_kept_is_not_that(
         keeper._store.create(SETTLED, content)
 
     assert rows == keeper._settled().height
+
+
+def test_the_runs_of_a_book_are_looked_at_as_purged_where_their_ledger_was() -> None:
+    store = MemoryStore()
+    run = "bank-20261120-0123abcd"
+    facts = {"part": "ledger", "at": NOON, "by": "x", "since": NOON, "setting": "ledger_days = 9"}
+    record = Purged(run=run, objects={}, bytes=0, **facts)
+    store.create(keys_of(run).purged("ledger"), record.model_dump_json().encode())
+
+    keeper = kept._Keeper(StoredRuns(store, "bank"))
+
+    assert {run} == set(keeper.runs.purged)
 
 
 def test_pages_are_made_in_the_order_of_the_commits_whatever_the_names_of_the_runs(

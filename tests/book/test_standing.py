@@ -10,6 +10,7 @@ import pytest
 
 from flows.book.attempts import ATTEMPT
 from flows.book.fold import fold
+from flows.book.kept_links import KEPT, NONE_KEPT
 from flows.book.people import balance
 from flows.book.standing import standing, with_excluded
 from flows.reports.unlinked import unlinked
@@ -77,6 +78,31 @@ def test_a_link_that_a_refused_row_was_to_replace_or_may_change_has_the_reason_o
     )
 
     assert [(name, "card.pan.other")] == [(str(card["standing"][0]), card["reason"][0])]
+
+
+def test_a_link_that_stays_by_decision_stands_as_if_nothing_had_been_refused() -> None:
+    folded = fold(pl.DataFrame([attempt("linked"), attempt("error", 2)], ATTEMPT))
+    decision = pl.DataFrame([{"holder": "a", "last_4": "1111", "refused": "r2"}], KEPT)
+
+    names = [str(standing(folded, TODAY, kept)["standing"][0]) for kept in (NONE_KEPT, decision)]
+
+    assert ["not replaced", "linked"] == names
+
+
+def test_of_a_card_the_issue_that_was_tried_last_is_current_whatever_its_expiry() -> None:
+    issues = cards(
+        attempt("linked", 2), attempt("linked", 1, expiration="3012"), attempt("linked", holder="b")
+    )
+
+    current = issues.filter("current").select("holder", "expiration").sort("holder").rows()
+
+    assert [("a", "2912"), ("b", "2912")] == current
+
+
+def test_a_card_has_the_columns_that_are_promised_and_no_others() -> None:
+    more = ("standing", "who", "until", "linked_at", "first", "current", "action")
+
+    assert {*ATTEMPT, *more} == set(cards(attempt("linked")).columns)
 
 
 def test_what_was_never_sent_changes_nothing_where_something_was() -> None:
