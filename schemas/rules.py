@@ -192,13 +192,7 @@ def _required_rules() -> Iterator[Rule]:
     for column in REQUIRED:
         entity = subject(column)
         yield Rule(f"{entity}.placeholder", column, no_placeholder(column), example={column: "N/A"})
-        yield Rule(
-            f"{entity}.missing",
-            column,
-            is_present(column),
-            example={column: None},
-            is_answer=True,
-        )
+        yield Rule(f"{entity}.missing", column, is_present(column), example={column: None})
 
 
 def _hash_rules() -> Iterator[Rule]:

@@ -180,7 +180,7 @@ def _read_one(store: Store, issuer: str, id_: DeliveryId) -> tuple[Delivery | No
     changes = stored.with_columns(
         *(pl.lit(None, CHANGE[name]).alias(name) for name in lacking),
         receiver=pl.lit(id_.receiver),
-        delivery=pl.lit(id_.number, pl.UInt32),
+        delivery=pl.lit(id_.number),
         link=link_digest(pl.col("url")),
         at=pl.lit(record.at if record is not None else None, ARRIVED),
     )

@@ -36,7 +36,7 @@ def _cards_of(decision: GivingUp) -> pl.DataFrame:
         decision.cards, {name: GIVEN_UP[name] for name in CARD_WITHOUT_TWIN}, orient="row"
     )
     return cards.with_columns(
-        since=pl.lit(decision.at, GIVEN_UP["since"]),
+        since=pl.lit(decision.at),
         by=pl.lit(decision.by),
         reason=pl.lit(decision.reason),
         what=pl.lit(decision.what),

@@ -280,7 +280,7 @@ def _delivered(cards: pl.DataFrame, links: pl.DataFrame) -> pl.Series:
     By its row; else by its look, where the link has no row, or the card alone looks so.
     """
     if links.is_empty():
-        return pl.Series("delivered", [None], ARRIVED).new_from_index(0, cards.height)
+        return pl.Series([None]).new_from_index(0, cards.height)
     numbered = cards.select(*ROW, *LOOK, "until").with_row_index("place")
     of_row = numbered.join(links.drop_nulls("row"), on=[*ROW, "until"]).select("place", "delivered")
     others = numbered.join(of_row, on="place", how="anti")

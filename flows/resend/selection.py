@@ -172,7 +172,7 @@ def _why_refused(corrected: pl.Series) -> pl.Expr:
         .then(pl.lit(EXCLUDED))
         .when(pl.col("fate") == ledger.INELIGIBLE)
         .then(pl.lit(INELIGIBLE))
-        .when(rejected & at_source.fill_null(value=False))
+        .when(rejected & at_source)
         .then(pl.lit(SOURCE))
         .when(rejected)
         .then(pl.lit(UNCHANGED))

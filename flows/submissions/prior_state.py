@@ -253,7 +253,7 @@ class PriorState:
     def _facts_at(self, places: NDArray[np.intp]) -> pl.DataFrame:
         """Return what is known at places of the table, null where it is known of no card."""
         absent = [name for name in _SELDOM_KNOWN if name not in self._facts.columns]
-        nulls = [pl.lit(None, pl.UInt32).alias(name) for name in absent]
+        nulls = [pl.lit(None).alias(name) for name in absent]
         return self._facts[places].with_columns(nulls)
 
     def _places(self, cards: pl.DataFrame) -> NDArray[np.intp]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import pytest
+from hypothesis import Phase, settings
 
 from tests.mutants import swap
 
@@ -50,6 +51,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Take the files of mutants and verdicts."""
     parser.addoption("--mutants", type=Path, required=True)
     parser.addoption("--verdicts", type=Path, required=True)
+
+
+def pytest_configure() -> None:
+    """Let a property fail by the first example that does: to find a small one takes a mutant's time."""
+    phases = [phase for phase in Phase if phase not in (Phase.shrink, Phase.explain)]
+    settings.register_profile("mutants", settings(), phases=phases)
+    settings.load_profile("mutants")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from flows.adapters.local import LocalStore
 from flows.operations import four_eyes
 from flows.operations.four_eyes import (
     ApprovalError,
@@ -20,7 +21,8 @@ from flows.operations.four_eyes import (
     request,
 )
 from flows.runs.audit_trail import audited
-from flows.runs.keys import corrections, extracts, results
+from flows.runs.keys import approvals, corrections, extracts, results
+from flows.runs.store import StoreBusyError
 from tests.memory_bench import memory_bench
 from tests.night import NOON, Bench, local_bench
 
@@ -103,6 +105,26 @@ def test_of_two_who_carry_out_a_request_at_the_same_moment_one_is_refused_with_i
         pass
 
     assert number == refused.value.fields["number"]
+
+
+def test_a_request_whose_carrying_out_could_not_be_recorded_can_be_carried_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench, _ = bench_at(tmp_path)
+    number, _ = request(bench.context, command("anna"))
+    create = LocalStore.create
+
+    def create_none_there(store: LocalStore, key: str, data: bytes) -> bool:
+        if key.startswith(approvals("bank")):
+            raise StoreBusyError(place=key, code="busy")
+        return create(store, key, data)
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(LocalStore, "create", create_none_there)
+        with pytest.raises(StoreBusyError):
+            carried_out(bench, number)
+
+    assert "anna" == carried_out(bench, number)
 
 
 @pytest.mark.parametrize("name", ["", "  ", "--"])
