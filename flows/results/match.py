@@ -76,12 +76,12 @@ def _rank(
 
     `voting`: the rows that name somebody, whether that was sent or not.
 
-    First those with the right digits, then those of the chunk that the file answers whole (it has
-    the chunk's size, and no row of it names anybody else), of one that may be meant at all (of some
-    row of the file it is the newest sending, or it has its name), that most rows of the file name,
-    that has its name. A row that was resent (a resubmission, a renewal) is in chunks of several
-    runs; then the newest run of the day the file arrived, or earlier, counts. A run of a later day
-    does not, unless the file carries its name.
+    First those of the chunk that the file answers whole (it has the chunk's size, and no row of it
+    names anybody else), of one that may be meant at all (of some row of the file it is the newest
+    sending, or it has its name), that most rows of the file name, that has its name. A row that was
+    resent (a resubmission, a renewal) is in chunks of several runs; then the newest run of the day
+    the file arrived, or earlier, counts. A run of a later day does not, unless the file carries its
+    name.
     """
     pairs = _with_times(pairs, among, received)
     has_choice = pl.col("result_row").is_duplicated()
@@ -108,8 +108,8 @@ def _rank(
         )
         .filter(pl.col("possible") | ~pl.col("possible").any().over("result_row", "trusted"))
         .sort(
-            ["result_row", "trusted", "whole", "meant", "votes", "named", "turn", "place", "spot"],
-            descending=[False, True, True, True, True, True, True, False, False],
+            ["result_row", "whole", "meant", "votes", "named", "turn", "place", "spot"],
+            descending=[False, True, True, True, True, True, False, False],
         )
     )
     columns = [*PLACED, "claim", "last_4"]

@@ -300,8 +300,9 @@ def _rows(
 
 
 def _best(settled: pl.DataFrame) -> pl.DataFrame:
-    """Return one answer per row, that of the latest file; what contradicts each other is decided
-    by now, so a row has either links or errors.
+    """Return one answer per row: that of the latest file, of one day the link that lasts longest,
+    of one file the first. What contradicts each other is decided by now, so a row has either links
+    or errors.
     """
     has_several = pl.col("spot").is_duplicated()
     ordered = settled.filter(has_several).sort(

@@ -116,6 +116,15 @@ def test_where_nobody_knows_when_a_file_came_the_newest_run_is_meant() -> None:
     assert answered(came(None), FIRST, RENEWED) == {RENEWED}
 
 
+def test_a_row_of_two_runs_of_which_the_file_has_as_many_rows_is_of_the_newer() -> None:
+    sent = [sent_rows(1, 4, FIRST), sent_rows(1, 4, RENEWED, first=3)]
+    file = came(date(2026, 11, 22), [link(1), link(3), link(5)])
+
+    runs = [attribute(file, pl.concat(order)).outcomes["run"] for order in (sent, sent[::-1])]
+
+    assert [[FIRST, RENEWED, RENEWED]] * 2 == [told.to_list() for told in runs]
+
+
 def _two_cards_each() -> pl.DataFrame:
     """Return the rows of a chunk with two cards of `c-1`, then two of `c-2`."""
     cuid = pl.concat_str(pl.lit("c-"), (pl.col("row") + 1) // 2)

@@ -12,15 +12,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flows.results.attribution import attribute_claims, read_claims
 from flows.results.read import ResultRows
 from flows.results.reconcile import Reconciled, reconcile, with_single_links
+from flows.results.sent_rows import ByHand, number_sent_rows
 from flows.runs.outcomes import Attributed
 from flows.runs.single_links import ARRIVED, LINK
 from schemas import breaks
 from schemas.ledger import AWAITING
 from schemas.records import Closing
 from tests.results.outcomes import (
+    RULES,
     RUN,
+    Row,
     attribute_all,
     error,
     link,
@@ -31,6 +35,7 @@ from tests.results.outcomes import (
 
 TODAY = date(2026, 11, 21)
 WHOLE = [link(1), refusal(2), link(3), link(4), link(5)]
+MUTE = error("[object Object]")  # names no row
 
 
 def of_run(told: Reconciled, run: str) -> Reconciled:
@@ -156,9 +161,13 @@ def test_a_link_counts_where_it_could_be_opened_on_the_day_it_came(
     assert state == told.rows["state"][0]
 
 
-def test_a_file_that_comes_again_counts_as_of_its_first_day() -> None:
-    file = result([link(1, day="2026-11-20"), *WHOLE[1:]])
-    files = [file._replace(received=date(2026, 11, day)) for day in (21, 20, 23)]
+@pytest.mark.parametrize("names", [["a.csv"] * 3, ["c.csv", "b.csv", "a.csv"]])
+def test_a_file_that_comes_again_counts_as_of_its_first_day(names: list[str]) -> None:
+    rows = [link(1, day="2026-11-20"), *WHOLE[1:]]
+    days = [date(2026, 11, day) for day in (21, 20, 23)]
+    files = [
+        result(rows, name)._replace(received=day) for name, day in zip(names, days, strict=True)
+    ]
 
     told = reconcile(sent_rows(), attributed(files), TODAY)
 
@@ -190,6 +199,55 @@ def test_of_two_errors_of_a_row_that_of_the_later_file_counts(first: str, last: 
     current = message_after((first, TODAY, True), (last, TODAY, False))
 
     assert (last, first, last) == (later, dated, current)
+
+
+@pytest.mark.parametrize("names", [("a.csv", "b.csv"), ("b.csv", "a.csv")])
+def test_of_files_of_one_day_with_the_same_link_the_later_end_counts(
+    names: tuple[str, str],
+) -> None:
+    ends = ["2027-01-20", "2027-01-21"]
+    files = [
+        result([link(1, day=day)], name)._replace(received=TODAY)
+        for name, day in zip(names, ends, strict=True)
+    ]
+
+    told = reconcile(sent_rows(), attributed(files), TODAY)
+
+    assert date(2027, 1, 21) == told.rows["expires_on"][0]
+
+
+def test_of_two_errors_of_a_file_that_were_put_to_a_row_by_hand_the_first_counts() -> None:
+    file = result([error(CITY_IS), error(STREET_IS)])
+    by_hand = [ByHand(0, position, RUN, 2) for position in (1, 2)]
+    sent = sent_rows(1)
+
+    placed = attribute_claims([file], read_claims([file]), number_sent_rows(sent), RULES, by_hand)
+
+    assert CITY_IS == reconcile(sent, placed, TODAY).rows["message"][1]
+
+
+@pytest.mark.parametrize(
+    ("rows", "answers"),
+    [
+        # the second file has a row in common with the first one: its error is the same error
+        ([[link(1), link(2), MUTE], [link(2), link(3), MUTE]], 4),
+        # it has none: its error is another one
+        ([[link(1), link(2), MUTE], [link(3), MUTE]], 5),
+        # nobody knows of which part the third file is: its error is that of the first
+        ([[link(1), link(2), MUTE], [link(3)], [MUTE]], 4),
+    ],
+)
+def test_files_with_a_row_in_common_are_copies_and_others_are_parts(
+    rows: list[list[Row]], answers: int
+) -> None:
+    files = [
+        result(each, f"{RUN}-00001 ({day}).csv")._replace(received=TODAY + timedelta(days=day))
+        for day, each in enumerate(rows)
+    ]
+
+    told = reconcile(sent_rows(), attributed(files), TODAY)
+
+    assert answers == told.chunks["answers"][0]
 
 
 @pytest.mark.parametrize(
@@ -370,10 +428,10 @@ def test_a_row_whose_answer_settled_nothing_names_its_break() -> None:
         ]
     )
     again = attributed([result([link(1)], "again.csv")])
+    unlike = attributed([result([refusal(4)], "b.csv"), result([link(4)], "c.csv")])
 
-    first, second = (
-        reconcile(sent_rows(1), late, TODAY),
-        reconcile(sent_rows(1), [*late, *again], TODAY),
+    first, second, third = (
+        reconcile(sent_rows(1), files, TODAY) for files in (late, [*late, *again], [*late, *unlike])
     )
 
     assert ["LINK_EXPIRED", "LAST4_MISMATCH", None, "URL_NOT_ALLOWED", None] == first.rows[
@@ -382,6 +440,7 @@ def test_a_row_whose_answer_settled_nothing_names_its_break() -> None:
     assert [None, "LAST4_MISMATCH", None, "URL_NOT_ALLOWED", None] == second.rows[
         "trouble"
     ].to_list()
+    assert breaks.CONFLICTING_RESULT == third.rows["trouble"][3]
 
 
 def test_a_conflict_that_an_earlier_version_closed_keeps_its_link() -> None:
