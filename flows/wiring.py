@@ -169,6 +169,15 @@ def reports_url() -> str:
     return os.environ.get("CARDLINK_REPORTS_URL", "").rstrip("/")
 
 
+def clear_token_problems() -> Iterator[str]:
+    """Yield what is wrong where the page server's token goes through a network in clear."""
+    if re.match(r"http://(?!(?:127\.0\.0\.1|localhost|\[::1])[:/])", reports_url()):
+        yield (
+            "CARDLINK_REPORTS_URL is http on another machine: its token goes through the network "
+            "in clear; let a proxy end TLS, and set its https address"
+        )
+
+
 def forms_url() -> str:
     """Return where a browser finds the forms in Prefect's UI, "" without PREFECT_UI_URL."""
     base = os.environ.get("PREFECT_UI_URL", "").rstrip("/")

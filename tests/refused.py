@@ -395,6 +395,12 @@ def copied_before(folder: Path) -> Refusal:
     return Refusal("cardlink upload bank --done", {"FOLDER": str(folder / "fetched")})
 
 
+def not_copied(folder: Path) -> Refusal:
+    """Record chunks as uploaded that nobody copied."""
+    sent(folder)
+    return Refusal(f"cardlink upload bank --to {folder / 'fetched'} --done")
+
+
 def nights(folder: Path, last: int, **limits: float) -> Refusal:
     """Submit three nights of twelve rows, and drop one of another size."""
     bench = bank(folder)

@@ -105,6 +105,8 @@ class S3Store:
         self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
         self._retry = retry or Retry()
         self._client = keep_pace(client, self._retry.clock)
+        # only credentials that worked are waited for: those of a command that begins are its user's
+        self._temporary: tuple[type[Exception], ...] = (StoreBusyError,)
         self.reconnect: Callable[[], Any] = lambda: client
         self._connecting = Lock()
         self._settings = settings
@@ -139,7 +141,7 @@ class S3Store:
                 raise
             return True
 
-        is_created = self._retry(put, StoreBusyError)
+        is_created = self._retry(put, self._temporary)
         return is_created or (is_unanswered and store.read_if_stored(self, key) == data)
 
     def replace(self, key: str, parts: Iterable[bytes]) -> None:
@@ -309,10 +311,11 @@ class S3Store:
                     self._client = keep_pace(self.reconnect(), self._retry.clock)
             raise
         ensure_answered(operation, key, answer)
+        self._temporary = (StoreBusyError, store.StoreExpiredError)
         return answer
 
     def _retried(self, operation: str, key: str, **request: Any) -> Any:
-        return self._retry(lambda: self._call(operation, key, **request), StoreBusyError)
+        return self._retry(lambda: self._call(operation, key, **request), self._temporary)
 
     def _entry(self, name: str, size: int, modified: datetime, version: str) -> Entry:
         return Entry(name.removeprefix(self._prefix), size, modified.astimezone(UTC), version)

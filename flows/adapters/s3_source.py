@@ -11,8 +11,9 @@ from flows.adapters.s3_errors import with_our_errors
 from flows.errors import CardlinkError
 from flows.runs import store
 from flows.runs.retry import Retry
-from flows.runs.store import Entry, StoreBusyError
+from flows.runs.store import Entry, StoreBusyError, StoreExpiredError
 
+_TEMPORARY = (StoreBusyError, StoreExpiredError)
 PIECE = 2**20  # bytes; a piece that did not arrive whole is requested again
 
 
@@ -39,7 +40,7 @@ class S3Source(AbstractContextManager["S3Source", None]):
             missing = min(size, missing)
         pieces = []
         while missing:
-            piece = self._retry(partial(self._read, min(missing, PIECE)), StoreBusyError)
+            piece = self._retry(partial(self._read, min(missing, PIECE)), _TEMPORARY)
             pieces.append(piece)
             missing -= len(piece)
         return b"".join(pieces)

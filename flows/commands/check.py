@@ -23,6 +23,7 @@ from flows.wiring import (
     HEARTBEAT,
     channel_addresses,
     check_heartbeat,
+    clear_token_problems,
     effective_settings,
     kept_from_others,
     observation_problems,
@@ -133,6 +134,7 @@ def check(
     _check_channels(wired, findings)
     warnings += kept_from_others(wired.issuer, context.folder)
     warnings += observation_problems()
+    warnings += clear_token_problems()
     warnings += status.older_spellings(wired.issuer)
     warnings += trailer.unproven(wired.issuer.source)
     warnings += rule.remarks(rules.RULES, wired.issuer.rules)

@@ -107,7 +107,10 @@ def _confirm(
         f"{_name(issuer, receiver)}: delivery {number} confirmed {confirmed.at:%Y-%m-%d %H:%M} "
         f"by {confirmed.by}: {confirmed.reason}"
     )
-    return Result(facts, [_marked(line, dry_run)])
+    next_step = Step("worklist", issuer)
+    if dry_run:
+        next_step = Step("deliver", issuer, _argument(receiver), confirm=number, reason=reason)
+    return Result(facts, [_marked(line, dry_run)], next_step)
 
 
 def _delivered(

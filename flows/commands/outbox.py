@@ -172,7 +172,7 @@ def uploaded(
         raise outbox.FetchUnnamedError(issuer=issuer)
     moved = [
         _move(context, run_id, "uploaded", numbers, "", dry_run)
-        for run_id, numbers in _fetched(wire(context.folder, issuer), fetched).items()
+        for run_id, numbers in _fetched(wire(context.folder, issuer), run, fetched).items()
     ]
     return _all_moved(issuer, moved, dry_run)
 
@@ -183,15 +183,19 @@ def _uploaded_of_run(
     """Record chunks of one run: those of these numbers that were fetched, if a folder is given."""
     if fetched is not None:
         issuer_context = context.context_of(run)
-        numbers = _fetched(issuer_context, fetched).get(run, [])
+        numbers = _fetched(issuer_context, run, fetched).get(run, [])
         chunks = [number for number in numbers if number in (chunks or numbers)]
         if not chunks:
             return _all_moved(issuer_context.issuer.issuer, [], dry_run)
     return _move(context, run, "uploaded", chunks, "", dry_run)
 
 
-def _fetched(issuer_context: contexts.IssuerContext, folder: Path) -> dict[str, list[int]]:
-    """Return the waiting chunks that were fetched to a folder, by run."""
+def _fetched(
+    issuer_context: contexts.IssuerContext, run: str, folder: Path
+) -> dict[str, list[int]]:
+    """Return the waiting chunks that were fetched to a folder, by run; NothingFetchedError."""
+    if not (folder / outbox.SUMS).exists():
+        raise outbox.NothingFetchedError(folder=str(folder), sums=outbox.SUMS, run=run)
     sums = read_file(folder / outbox.SUMS, "the list of the chunks that were copied there")
     issuer = issuer_context.issuer.issuer
     runs = stored_runs.StoredRuns(issuer_context.adapters.store, issuer)

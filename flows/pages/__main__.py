@@ -19,7 +19,7 @@ from flows.hardening import harden_process
 from flows.pages.address import ReportsAddress, reports_address
 from flows.pages.connections import BoundedProtocol
 from flows.pages.site import site
-from flows.wiring import config_folder, reports_url
+from flows.wiring import clear_token_problems, config_folder, reports_url
 
 HEADERS = {
     "Cache-Control": "no-store",
@@ -88,6 +88,8 @@ def main() -> int:
     except CardlinkError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
+    for problem in clear_token_problems():
+        sys.stderr.write(f"warning: {problem}\n")
     with bound, suppress(KeyboardInterrupt):
         server(config_folder(), address).run(sockets=[bound])
     return 0

@@ -38,6 +38,16 @@ class FetchUnnamedError(OperatorError):
     )
 
 
+class NothingFetchedError(OperatorError):
+    """Chunks are to be recorded as uploaded that were copied to a folder without any."""
+
+    message = "No chunks were copied to {folder}: it has no {sums}. Nothing was recorded."
+    next_step = Sentence(
+        "Copy them first, and upload them: {fetch}; or name the folder they were copied to.",
+        fetch=Step("upload", Slot("run"), to=Slot("folder")),
+    )
+
+
 class OtherChunkError(OperatorError):
     """A chunk that was fetched is not the one that waits in the outbox."""
 

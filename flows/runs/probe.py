@@ -10,6 +10,7 @@ from contextlib import suppress
 from itertools import compress
 from threading import Barrier
 
+from flows.errors import TryAgainError
 from flows.runs.context import IssuerContext
 from flows.runs.identity import canonical, digest
 from flows.runs.keys import probes
@@ -36,15 +37,19 @@ def race(store: Store, prefix: str) -> None:
     """
     folder = secrets.token_hex(8)
     keys = [f"{prefix}{folder}/{number}" for number in range(1, KEYS + 1)]
+    written = keys
     try:
         with ThreadPoolExecutor(WRITERS) as pool:
             for key in keys:
                 _race_for(store, prefix, key, pool)
+    except TryAgainError:
+        written = []  # a store that does not answer would be waited for once more
+        raise
     finally:
         if isinstance(store, Cleaner):
             # credentials that may not delete are good to have; 12 kB stay
             with suppress(StoreDeniedError):
-                for key in keys:
+                for key in written:
                     store.delete(key)
 
 

@@ -258,13 +258,10 @@ class StoreBusyError(TryAgainError):
     next_step = "Run {same_command} again when the store or the network has recovered."
 
 
-class StoreExpiredError(StoreBusyError):
+class StoreExpiredError(TryAgainError):
     """The credentials ran out, and no others were found in time."""
 
-    message = (
-        "The credentials for {place} have expired ({code}), "
-        "and no new ones came during the retries."
-    )
+    message = "The credentials for {place} have expired ({code}), and there are no new ones."
     next_step = "Renew them in the environment or the profile, then run {same_command} again."
 
 

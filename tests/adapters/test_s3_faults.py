@@ -19,7 +19,7 @@ import pytest
 
 from flows.adapters.s3 import PART, S3Store, connect
 from flows.errors import CardlinkError
-from flows.runs.probe import race
+from flows.runs.probe import WRITERS, race
 from flows.runs.retry import Retry
 from flows.runs.store import (
     ObjectChangedError,
@@ -354,6 +354,18 @@ def test_credentials_that_expire_in_the_middle_are_read_anew_where_they_are_kept
             assert 75 == error.value.exit_code
 
     assert (3 if renewed else 4) == proxy.injected[Fault.EXPIRED]
+
+
+def test_credentials_that_never_worked_are_not_waited_for(moto_server: servers.S3Server) -> None:
+    with fault_proxy.between(moto_server.endpoint, always(Fault.EXPIRED)) as proxy:
+        store = S3Store(moto_server.bucket, "x", servers.client(proxy.endpoint), retry(4))
+
+        with pytest.raises(StoreExpiredError):
+            race(store, "bank/probe/")
+
+    # one for each of the probe's writers, and none to remove what they did not write
+    assert {"PUT"} == {asked.method for asked in proxy.asked}
+    assert WRITERS == proxy.injected[Fault.EXPIRED]
 
 
 def test_an_object_deleted_while_it_is_read_is_a_named_error(

@@ -20,6 +20,7 @@ def test_a_delivery_is_tried_written_confirmed_and_then_there_is_nothing_new(
         deliver(here, "bank", dry_run=True),
         deliver(here, "bank"),
         deliver(here, "bank"),
+        deliver(here, "bank", confirm=1, reason="receipt 4711", dry_run=True),
         deliver(here, "bank", confirm=1, reason="receipt 4711"),
         deliver(here, "bank"),
     ]
@@ -30,13 +31,17 @@ def test_a_delivery_is_tried_written_confirmed_and_then_there_is_nothing_new(
         f"dry run, nothing was written: bank: delivery 1 would be written: {counts}",
         f"bank: delivery 1 written: {counts}",
         f"bank: delivery 1 not confirmed yet, nothing new since: {counts}",
+        "dry run, nothing was written: bank: delivery 1",
         "bank: delivery 1",
         "bank: nothing new since the last confirmed delivery",
     ] == heads
-    assert ["cardlink deliver bank", "cardlink deliver bank --confirm 1 --reason RECEIPT"] == [
-        str(one.next_step) for one in told[:2]
-    ]
-    assert [0] * 5 == [one.exit_code for one in told]
+    assert [
+        "cardlink deliver bank",
+        *["cardlink deliver bank --confirm 1 --reason RECEIPT"] * 2,
+        "cardlink deliver bank --confirm 1 --reason 'receipt 4711'",
+        "cardlink worklist bank",
+    ] == [str(one.next_step) for one in told[:5]]
+    assert [0] * 6 == [one.exit_code for one in told]
 
 
 def test_a_confirmation_without_a_reason_is_refused(tmp_path: Path) -> None:

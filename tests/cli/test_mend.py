@@ -237,5 +237,5 @@ def test_the_command_says_where_the_cards_stood_and_takes_them_up_again(
         nothing.exit_code,
     )
     assert f"{run}: 2 cards given up (2 to upload until then)" in given_up.stdout
-    assert f"{run}: 0 cards given up; they were so already" in repeated.stdout
+    assert f"{run}: nothing new; all that is meant is given up already" in repeated.stdout
     assert f"{run}: 1 card taken up again (1 to upload now)" in taken_up.stdout

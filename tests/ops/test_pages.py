@@ -20,7 +20,7 @@ from flows.pages import connections, site
 from flows.pages.__main__ import HEADERS, REQUEST_LINES, PagesPortError, listener, main
 from flows.pages.address import PORT, ReportsAddressError, reports_address
 from flows.runs.store import StoreBusyError
-from flows.wiring import wire
+from flows.wiring import clear_token_problems, wire
 from tests import keys
 from tests.again import night
 from tests.pages import TOKEN, served_pages
@@ -188,6 +188,21 @@ def test_it_listens_at_its_address_or_behind_a_proxy_on_loopback(
     address: str, listens_on: tuple[str, int]
 ) -> None:
     assert listens_on == reports_address(address).listens_on
+
+
+@pytest.mark.parametrize(
+    ("base", "warnings"),
+    [("http://127.0.0.1:4201", 0), ("https://10.0.0.7", 0), ("http://10.0.0.7:4201", 1)],
+)
+def test_a_token_that_goes_through_a_network_in_clear_is_warned_of(
+    base: str, warnings: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CARDLINK_REPORTS_URL", f"{base}/{TOKEN}")
+
+    problems = list(clear_token_problems())
+
+    assert warnings == len(problems)
+    assert not any(TOKEN in problem for problem in problems)
 
 
 def test_a_port_that_is_taken_is_one_sentence() -> None:
