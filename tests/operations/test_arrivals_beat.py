@@ -22,6 +22,8 @@ from flows.operations.arrivals_beat import (
     read_beats,
     write_beats,
 )
+from flows.runs.keys import metrics
+from flows.runs.versions import read_facts
 from tests.night import BANK, NOON, issuer, local_bench
 
 WANTED = issuer(arrivals={})
@@ -38,14 +40,27 @@ def test_beats_are_read_as_they_were_written(tmp_path: Path) -> None:
     assert known == read_beats(store, BANK)
 
 
+def test_a_version_that_knows_one_process_reads_the_newest_beat_of_all(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    beats = {str(at): Beat(NOON + at * SECOND) for at in (2, 3, 1)}
+
+    write_beats(store, BANK, Processes(Beat(NOON), beats))
+
+    facts = read_facts(store, f"{metrics(BANK)}arrivals.json")
+    assert facts is not None
+    assert (NOON + 3 * SECOND).isoformat() == facts["at"]
+
+
 def test_one_of_two_that_falls_silent_or_is_hindered_is_noticed_beside_the_other(
     tmp_path: Path,
 ) -> None:
     store = LocalStore(tmp_path)
     works = Beat(NOON, files={"nightly": 4}, runs={"nightly": 1})
 
-    def state(other: Beat) -> tuple[str, bool]:
-        write_beats(store, BANK, Processes(living={"one-7": works, "two-8": other}))
+    def state(other: Beat, third: Beat | None = None) -> tuple[str, bool]:
+        living = {"one-7": works, "two-8": other, "six-9": third}
+        known_ones = {name: beat for name, beat in living.items() if beat}
+        write_beats(store, BANK, Processes(living=known_ones))
         known = liveness(store, WANTED, NOON)
         assert known is not None
         return known
@@ -55,6 +70,10 @@ def test_one_of_two_that_falls_silent_or_is_hindered_is_noticed_beside_the_other
     assert ("for 3 min: no queue", True) == state(
         Beat(NOON, "no queue", NOON - timedelta(minutes=3))
     )
+    just_not = Beat(NOON - SILENT, "no disk", NOON - timedelta(minutes=9))
+    assert (silent.replace("2", "3"), True) == state(Beat(NOON - SILENT - SECOND), just_not)
+    later = Beat(NOON, "no queue", NOON - timedelta(minutes=3))
+    assert ("for 9 min: no disk", True) == state(later, just_not)
     assert ("7 files came, 2 runs were started", False) == state(
         Beat(NOON, files={"nightly": 2, "ingest": 1}, runs={"ingest": 1})
     )

@@ -272,6 +272,20 @@ def test_of_several_issues_one_whose_reissue_mark_is_unknown_is_any_of_its_expir
     assert [AWAITED, None] == found.to_list()
 
 
+def test_an_issue_that_none_of_several_is_stands_as_the_first_of_them() -> None:
+    names, last_day = "abcdefgh", TODAY + timedelta(days=60)
+    links = [
+        Tried(Card(name, "4242", end, 1, 1), "linked", last_day)
+        for name in names
+        for end in ("2712", "2812")
+    ]
+    others = asked([Card(name, "4242", "3012", 1, 1) for name in names])
+
+    found = known([frame(links)]).suppressed(others, TODAY, of(Portfolio(changes=())))
+
+    assert [STANDING] * len(names) == found.to_list()
+
+
 def test_a_row_whose_reissue_mark_is_unknown_is_held_back_where_any_issue_of_its_expiration_is() -> (
     None
 ):
