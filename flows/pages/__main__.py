@@ -6,6 +6,7 @@ proxy that ends TLS.
 """
 
 import argparse
+import logging
 import signal
 import socket
 import sys
@@ -17,7 +18,7 @@ import uvicorn
 from flows.errors import CardlinkError, OperatorError
 from flows.hardening import harden_process
 from flows.pages.address import ReportsAddress, reports_address
-from flows.pages.connections import BoundedProtocol
+from flows.pages.connections import BoundedProtocol, InSentences
 from flows.pages.site import site
 from flows.wiring import clear_token_problems, config_folder, reports_url
 
@@ -43,6 +44,7 @@ def server(folder: Path, address: ReportsAddress) -> uvicorn.Server:
 
     It logs no request: each has the token.
     """
+    logging.getLogger("uvicorn.error").addFilter(InSentences())
     return uvicorn.Server(
         uvicorn.Config(
             site(folder, address),

@@ -5,12 +5,28 @@ where there are too many. Here the oldest one without a request makes room for t
 """
 
 from asyncio import TimerHandle, Transport
+from logging import Filter, LogRecord
 
+from h11 import LocalProtocolError
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from flows.errors import CardlinkError
 
 MOST = 100  # connections at a time
 SILENT = 10.0  # seconds until the first request is whole
 LONGEST = 120.0  # seconds that a connection lasts, with all its requests and answers
+
+
+class InSentences(Filter):
+    """Leaves of what ends an answer the sentence of our errors, and nothing of a browser's."""
+
+    def filter(self, record: LogRecord) -> bool:
+        """Return whether a line is written, without a trace where the error is known."""
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, CardlinkError):
+            record.msg = str(error)
+            record.exc_info = None
+        return not isinstance(error, LocalProtocolError)  # the browser broke HTTP, or left
 
 
 class BoundedProtocol(H11Protocol):

@@ -4,8 +4,9 @@ store they are in; never a chunk, a link or a list of links.
 
 import hmac
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 from anyio.to_thread import current_default_thread_limiter
@@ -13,19 +14,21 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Mount, Route
+from starlette.types import Receive, Scope, Send
 
 from flows.configuration import issuers, load_issuer
 from flows.errors import CardlinkError, TryAgainError, guarded
 from flows.pages.address import ReportsAddress
 from flows.pages.health import ArrivalsHealth
 from flows.pages.metrics import exposed
-from flows.runs.store import read
+from flows.runs.store import Source
 from flows.wiring import open_store
 
 METRICS = "metrics"  # below the token, or at the root for who sends it as a bearer token
 READERS = 8  # threads that read from stores
+PIECE = 2**18  # bytes of a page in memory for each browser that reads it
 TYPES = {
     "html": "text/html; charset=utf-8",
     "csv": "text/csv; charset=utf-8",
@@ -52,7 +55,7 @@ def site(folder: Path, address: ReportsAddress) -> Starlette:
         served = SERVED.fullmatch(key) if is_known else None
         if is_known and key == METRICS:
             return _scraped(folder, request)
-        return _response(folder, served) if served else refused()
+        return _response(folder, served, request.method) if served else refused()
 
     def metrics(request: Request) -> Response:
         sent = request.headers.get("authorization", "").encode(errors="replace")
@@ -92,16 +95,34 @@ def refused(*_: object) -> Response:
     return _text(404, REFUSED)
 
 
-def _response(folder: Path, served: re.Match[str]) -> Response:
+def _response(folder: Path, served: re.Match[str], method: str) -> Response:
     try:
-        content = guarded(_content)(folder, served)
+        source = guarded(_opened)(folder, served)
     except TryAgainError as error:
         return _text(503, f"{error.what_happened} Try again in a minute.\n")
     except CardlinkError as error:
         return _text(500, f"{error.what_happened}\n")
-    if content is None:
+    if source is None:
         return refused()
-    return Response(content, headers={"Content-Type": TYPES[served["type"]]})
+    size = str(source.entry.size)
+    headers = {"Content-Type": TYPES[served["type"]], "Content-Length": size}
+    if method == "HEAD":
+        with source:
+            return Response(headers=headers)
+    return Page(source, headers)
+
+
+class Page(StreamingResponse):
+    """A page piece by piece, so that a slow browser holds no more of it in memory."""
+
+    def __init__(self, source: Source, headers: Mapping[str, str]) -> None:
+        self.source = source
+        super().__init__(iter(partial(guarded(source.read), PIECE), b""), headers=headers)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, and close the page, whoever ended it."""
+        with self.source:
+            await super().__call__(scope, receive, send)
 
 
 def _scraped(folder: Path, request: Request) -> Response:
@@ -113,8 +134,8 @@ def _text(status: int, text: str) -> Response:
     return Response(text, status, headers={"Content-Type": "text/plain"})
 
 
-def _content(folder: Path, served: re.Match[str]) -> bytes | None:
-    """Return a page of an issuer; one of all issuers from the first root that has it.
+def _opened(folder: Path, served: re.Match[str]) -> Source | None:
+    """Open a page of an issuer; one of all issuers from the first root that has it.
 
     TryAgainError where a store that may have it does not respond.
     """
@@ -123,7 +144,7 @@ def _content(folder: Path, served: re.Match[str]) -> bytes | None:
         if served["issuer"] not in (None, name):
             continue
         try:
-            return read(open_store(load_issuer(folder, name), folder), served.string)
+            return open_store(load_issuer(folder, name), folder).open(served.string)
         except TryAgainError as error:
             temporary = error
         except CardlinkError:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from http.client import HTTPConnection
+from contextlib import ExitStack, contextmanager, nullcontext
+from http.client import HTTPConnection, IncompleteRead
+from io import BytesIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -19,10 +21,11 @@ from flows.operations.metrics import write_metrics
 from flows.pages import connections, site
 from flows.pages.__main__ import HEADERS, REQUEST_LINES, PagesPortError, listener, main
 from flows.pages.address import PORT, ReportsAddressError, reports_address
-from flows.runs.store import StoreBusyError
+from flows.runs.store import Entry, StoreBusyError
 from flows.wiring import clear_token_problems, wire
 from tests import keys
 from tests.again import night
+from tests.memory import DROPPED
 from tests.pages import TOKEN, served_pages
 
 TOML = """
@@ -296,7 +299,7 @@ def test_a_store_that_does_not_respond_is_not_called_missing(
     def busy(*_: object) -> bytes:
         raise StoreBusyError(place="report.html", code="SlowDown")
 
-    monkeypatch.setattr(site, "read", busy)
+    monkeypatch.setattr(site, "open_store", busy)
 
     status, _, content = served.get(served.report)
 
@@ -357,6 +360,56 @@ def test_whoever_does_not_send_a_request_is_hung_up_on(
 
     with held_open(served.base, 1, sent) as [connection]:
         assert is_ended(connection)
+
+
+class Pieced(BytesIO):
+    """A page of a store that is away after some pieces."""
+
+    def __init__(self, pieces: int, *, is_whole: bool) -> None:
+        super().__init__(b"x" * site.PIECE * pieces)
+        self.entry = Entry("report.html", site.PIECE * 4, DROPPED, "1")
+        self.is_whole = is_whole
+        self.sizes: list[int] = []
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        self.sizes.append(size or -1)
+        piece = super().read(size)
+        if not piece and not self.is_whole:
+            raise StoreBusyError(place="report.html", code="SlowDown")
+        return piece
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_page_is_sent_in_pieces_and_never_passes_for_whole_where_one_fails(
+    served: Served,
+    is_whole: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    page = Pieced(4 if is_whole else 2, is_whole=is_whole)
+    monkeypatch.setattr(site, "open_store", lambda *_: SimpleNamespace(open=lambda _: page))
+
+    ended = nullcontext() if is_whole else pytest.raises(IncompleteRead)
+    with ended:
+        served.get(served.report)
+
+    assert {site.PIECE} == set(page.sizes)
+    assert page.closed
+    lines = [] if is_whole else [str(StoreBusyError(place="report.html", code="SlowDown"))]
+    assert lines == [record.getMessage() for record in caplog.records]
+    assert "Traceback" not in caplog.text
+
+
+def test_a_browser_that_breaks_http_leaves_no_trace_in_the_log(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    begun = b"POST /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with held_open(served.base, 1, begun + b"zzz\r\n") as [connection]:
+        assert connection.recv(20).startswith(b"HTTP/1.1 4")
+        while not is_ended(connection):
+            pass
+
+    assert "" == caplog.text
 
 
 def test_no_connection_lasts_longer_than_it_may_whatever_it_does(
