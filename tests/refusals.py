@@ -96,6 +96,7 @@ CASES: dict[str, Callable[[Path], Refusal]] = {
     "NotFoundError: break_decisions._chosen: closed": known(
         "cardlink mend reopen {run} RESULT_SHORT {why}"
     ),
+    "NotFoundError: break_decisions.runs_to_close": known("cardlink mend close bank OTHER {why}"),
     "NotFoundError: break_decisions._refuse_unless_offered": known(
         "cardlink mend close {run} RESULT_SHORT --decision link {why}"
     ),
@@ -144,6 +145,7 @@ SLOW = {
     "NotFoundError: acknowledgement.confirm",
     "NotFoundError: audit.accept",
     "NotFoundError: break_decisions._chosen: closed",
+    "NotFoundError: break_decisions.runs_to_close",
     "NotFoundError: delivered_so_far.confirm: of another",
     "NotFoundError: giving_up.give_up",
     "NotFoundError: giving_up.give_up: undo",

@@ -51,10 +51,10 @@ def backfill(
         return _list(issuer_context, first_day, last_day)
     with context.progress(issuer) as progress:
         done = backfills.send(issuer_context, first_day, last_day, send_list, progress)
-    shown: list[Part] = []
-    for run in done:
+    shown: list[Part] = [*done.remarks]
+    for run in done.runs:
         shown += submitted(issuer_context, run)
-    facts = {"issuer": issuer, "list": send_list, "runs": [run.manifest.run for run in done]}
+    facts = {"issuer": issuer, "list": send_list, "runs": [run.manifest.run for run in done.runs]}
     shown = shown or [f"{issuer}: list {send_list} has nothing to send"]
     return Result(facts, shown, upload_step(issuer), outbox=issuer)
 

@@ -164,11 +164,17 @@ def _erased(
     issuer: str, target: str, plan: erasure.ErasurePlan, *, dry_run: bool
 ) -> Iterator[Part]:
     """Yield who is forgotten, what goes, and what stays."""
+    if not plan.cardholders:
+        yield f"{target}: whoever was named there is forgotten already"
+        return
     would = "would be " if dry_run else ""
     holders = counted(plan.cardholders, "cardholder")
     yield f"{target}: {holders} with {counted(plan.cards, 'card')} {would}forgotten"
     objects = ", ".join(f"{number:,} of {place}" for place, number in plan.removed.items())
-    yield f"objects {would}removed or written anew: {objects or 'none'}; book and reports, too"
+    left = f"objects {would}removed or written anew: {objects}"
+    if not objects:
+        left = f"what an earlier process left of them {would or 'is '}removed"
+    yield f"{left}; book and reports, too"
     if plan.links:
         yield _withdrawal(issuer)
     rows = [(kept.where, kept.holds, kept.why, kept.until) for kept in plan.kept]

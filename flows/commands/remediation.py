@@ -122,7 +122,7 @@ def reseal(
         line = f"{run}: every chunk that waits or is on hold is already sealed to {keys}"
     lines = [line]
     if resealed.retired or resealed.left:
-        deleted = f"{resealed.retired:,} old objects deleted"
+        deleted = f"{counted(resealed.retired, 'old object')} deleted"
         if resealed.left:
             deleted += f"; {resealed.left:,} could not be deleted and are ignored"
         lines.append(deleted)
@@ -345,6 +345,8 @@ def _settled(
     for run_break in settled.breaks:
         place = f"{run_break.name} ({counted(run_break.rows, 'row')}) {run_break.place}"
         lines.append(Sentence("{place}: {state}", place=place, state=state))
+    if not lines:
+        lines = [f"{run}: decided already, by a command that ended before it made the report"]
     facts: dict[str, Any] = {
         "run": run,
         "breaks": _break_facts(settled),

@@ -87,7 +87,8 @@ class OtherRowsError(OperatorError):
 def runs_to_close(context: IssuerContext, name: str, rows: int) -> list[str]:
     """Return the runs of an issuer with open breaks of a kind, which have just so many rows.
 
-    OtherRowsError where they have more or fewer: the decision was made about others.
+    OtherRowsError where they have more or fewer: the decision was made about others. NotFoundError
+    where no run has any.
     """
     open_rows: dict[str, int] = {}
     runs = StoredRuns(context.adapters.store, context.issuer.issuer)
@@ -99,6 +100,9 @@ def runs_to_close(context: IssuerContext, name: str, rows: int) -> list[str]:
     if count != rows:
         issuer = context.issuer.issuer
         raise OtherRowsError(issuer=issuer, name=name, count=count, rows=rows)
+    if not open_rows:
+        listed = Step("worklist", context.issuer.issuer)
+        raise NotFoundError(place=context.issuer.issuer, what=f"open break {name}", command=listed)
     return sorted(open_rows)
 
 

@@ -47,6 +47,7 @@ from flows.steps import CUID, WHY, Sentence, Slot, Step
 from schemas.breaks import LOST, RESULT_SHORT
 from schemas.ledger import AWAITING
 from schemas.personal_data import PLACES
+from schemas.reasons import ERASED
 from schemas.records import Erasure
 
 _IDENTITY = ["row", "cuid", *CONTENT_FINGERPRINTS]
@@ -148,6 +149,8 @@ def plan_erasure(context: IssuerContext, whom: Whom, *, hides: bool | None = Non
     where a row names nobody, NoSuchLinkError, LedgerPurgedError, UnansweredError, UnderWayError.
     """
     store = context.adapters.store
+    if isinstance(whom, OfRows) and _is_gone(context, whom):
+        return _ended(context, unfinished_erasures(store, context.issuer.issuer))
     book = read_book(store, context.issuer.issuer)
     people = _people(context, book, whom)
     is_theirs = people.named_by(book.attempts["cuid"])
@@ -179,8 +182,10 @@ def erase(context: IssuerContext, cleaner: Cleaner, whom: Whom, reason: str) -> 
     if begun:
         finish_erasures(context, cleaner)
         if _is_gone(context, whom):
-            return _ended(context, begun[0])
+            return _ended(context, begun)
     plan = plan_erasure(context, whom, hides=cleaner.hides())
+    if not plan.cardholders:
+        return plan
     store = context.adapters.store
     issuer = context.issuer.issuer
     # a missing right to delete shows here, before anything is recorded; no such object exists
@@ -208,16 +213,19 @@ def _is_gone(context: IssuerContext, whom: Whom) -> bool:
         return not any(f"/{whom.name}" in key for key in keys)
     run = StoredRun.by_id(store, whom.run)
     run.with_ledger()
-    records = pl.concat(run.ledger(["row", "cuid"], pl.col("row").is_in(list(whom.rows))))
-    return records.height == len(whom.rows) and records["cuid"].is_null().all()
+    is_erased = pl.col("row").is_in(list(whom.rows))
+    is_erased &= pl.col("reasons").list.contains(f"|{ERASED}")
+    return pl.concat(run.ledger(["row", "reasons"], is_erased)).height == len(whom.rows)
 
 
-def _ended(context: IssuerContext, begun: Erasure) -> ErasurePlan:
-    """Return what an erasure was about that another process began, and this one ended."""
+def _ended(context: IssuerContext, begun: Sequence[Erasure]) -> ErasurePlan:
+    """Return what an erasure was about that another process began, about nobody where none did."""
     people = erased_people(context.adapters.store, context.issuer.issuer)
     nobody = NamedPeople(frozenset())
     links = owes_withdrawal(context, people)
-    return ErasurePlan(nobody, (), begun.people, begun.cards, {}, (), links)
+    first = begun[0] if begun else None
+    counts = (first.people, first.cards) if first else (0, 0)
+    return ErasurePlan(nobody, (), *counts, {}, (), links)
 
 
 def finish_erasures(context: IssuerContext, cleaner: Cleaner) -> bool:

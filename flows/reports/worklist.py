@@ -349,9 +349,11 @@ def _unfinished_erasures(store: Store, issuer: str) -> Iterator[Work]:
     """Yield the erasures that were interrupted, or whose cardholders deliveries still name."""
     acts = unfinished_erasures(store, issuer)
     if acts:
+        is_delivered = bool(receivers_with_deliveries(store, issuer))
+        is_left = is_interrupted(acts) or not is_delivered
         yield Work(
             due=acts[0].at,
-            kind=kinds.ERASING if is_interrupted(acts) else kinds.ERASURES,
+            kind=kinds.ERASING if is_left else kinds.ERASURES,
             issuer=issuer,
             since=acts[0].at,
             rows=sum(act.people for act in acts),

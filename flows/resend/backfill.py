@@ -57,6 +57,13 @@ class BackfillList(NamedTuple):
     digest: str
 
 
+class Sent(NamedTuple):
+    """The runs that a backfill sent, and what it finished of runs that had been begun before."""
+
+    runs: list[Submitted]
+    remarks: tuple[str, ...]
+
+
 def backfill(context: IssuerContext, start: date, end: date) -> BackfillList:
     """List the extracts of these business dates without a committed run.
 
@@ -94,7 +101,7 @@ def send(
     end: date,
     list_digest: str,
     on_progress: OnProgress = lambda _: None,
-) -> list[Submitted]:
+) -> Sent:
     """Submit exactly the list with that digest, oldest night first; after a crash, what is left.
 
     Raises ListChangedError, before anything is sent, where an extract came, changed, or would have
@@ -115,8 +122,7 @@ def send(
         for checked, outcome in listed.missed
         if not checked.refused
     ]
-    done = [submit(context, request, on_progress) for request in requests]
-    return [done[0]._replace(remarks=(*finished, *done[0].remarks)), *done[1:]] if done else []
+    return Sent([submit(context, request, on_progress) for request in requests], finished)
 
 
 def _rehearsed(context: IssuerContext, entry: Entry) -> MissedExtract:

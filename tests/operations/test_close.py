@@ -310,3 +310,5 @@ def test_a_decision_about_all_runs_is_about_as_many_rows_as_are_open_and_no_noti
     for other in (rows - 1, rows + 1):
         with pytest.raises(OtherRowsError, match=f"has {rows} rows .* not {other}"):
             runs_to_close(bench.context, "RESULT_SHORT", other)
+    with pytest.raises(NotFoundError, match="no open break NOT_THERE"):
+        runs_to_close(bench.context, "NOT_THERE", 0)

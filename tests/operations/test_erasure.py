@@ -326,6 +326,7 @@ def test_an_erasure_that_is_killed_is_ended_by_the_same_command(tmp_path: Path, 
     done = erase(bench.context, cleaner(first), OfRows(run, [row]), WHY)
 
     assert (1, 1, True) == (done.cardholders, done.cards, done.links)
+    assert done == plan_erasure(bench.context, OfRows(run, [row]))  # so says its dry run, too
     assert [] == [key for key in naming(bench.snapshot(), GONE) if not key.startswith(WITHDRAWING)]
     assert set() == findings(bench)
 
@@ -344,6 +345,7 @@ def test_who_has_a_cuid_of_ours_is_known_by_the_row_in_a_later_extract(tmp_path:
     later = bench.submit(bench.drop_bytes(portal_csv(again), "bank-20261121.csv")).manifest
 
     assert 1 == later.reasons["card.holder.erased"]
+    assert 0 == erase(bench.context, cleaner(first), OfRows(run, [1]), WHY).cardholders
     assert [] == naming(bench.snapshot(), cuid)
     assert set() == findings(bench)
 

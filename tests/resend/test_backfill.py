@@ -83,7 +83,7 @@ def test_what_was_listed_is_what_is_sent(tmp_path: Path, portfolio: bool) -> Non
 
     done = send(bench.context, *SPAN, listed.digest)
 
-    sent = [(one.manifest.run, one.manifest.counts, one.manifest.reasons) for one in done]
+    sent = [(one.manifest.run, one.manifest.counts, one.manifest.reasons) for one in done.runs]
     assert [(one.run, outcome.counts, outcome.reasons) for one, outcome in listed.missed] == sent
     assert () == backfill(bench.context, *SPAN).missed
 
@@ -107,7 +107,10 @@ def test_of_a_single_day_a_commit_that_was_begun_is_finished(tmp_path: Path) -> 
     done = send(bench.context, *day, listed.digest)
 
     assert ["bank-20261117.csv"] == names(listed)
-    assert ([], 1) == (done, len([*bench.runs.manifests()]))
+    assert ([], 1) == (done.runs, len([*bench.runs.manifests()]))
+    assert [
+        f"the commit of run {listed.missed[0].checked.run} had been begun, and is finished now"
+    ] == [*done.remarks]
 
 
 def test_nights_that_are_committed_are_not_listed(tmp_path: Path) -> None:
@@ -135,7 +138,7 @@ def test_what_would_be_refused_is_listed_with_its_reason_and_left_out(tmp_path: 
         for word in ("columns", "rejected")
         if word in str(one.refused)
     ]
-    assert 2 == len(done)
+    assert 2 == len(done.runs)
 
 
 @pytest.mark.slow
@@ -213,8 +216,8 @@ def test_the_same_command_finishes_a_list_that_died_half_way(
 
     sent = {one.run: one.counts for one in bench.runs.manifests()}
     assert {one.run: outcome.counts for one, outcome in listed.missed} == sent
-    assert {one.manifest.run for one in done} < sent.keys() or at == 1
-    assert [] == again
+    assert {one.manifest.run for one in done.runs} < sent.keys() or at == 1
+    assert [] == again.runs
 
 
 @pytest.mark.slow

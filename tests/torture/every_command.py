@@ -158,6 +158,17 @@ class Scene:
         with self.wired(writes, offset), _stoppable():
             return self._ended(actor)
 
+    def rehearsed(self) -> object:
+        """Return what a dry run of the act comes to, None where it has none."""
+        dry = {**self.case.arguments, "dry_run": True}
+        if "dry_run" not in {each.name for each in self.case.act.entry.parameters}:
+            return None
+        with self.wired(Writes(), LATER):
+            try:
+                return run(self.case.act, self.folder, dry)
+            except CardlinkError as refusal:
+                return refusal
+
     def killed(self, born: Forkserver, harm: Harm, nth: int) -> object:
         """Run the act as a process of its own until SIGKILL ends it; return how it ended."""
         line = str(self.case.act.entry.step(self.case.arguments))
@@ -340,7 +351,10 @@ def _harmed(
 def _losses(scene: Scene, quiet: Quiet, *, twice: bool) -> list[str]:
     """Name what is lost after a harm, once the operator has gone on."""
     found = _unsaid(scene, quiet)
+    rehearsed = scene.rehearsed()
     done = scene.live(Writes(), LATER)
+    if isinstance(rehearsed, CardlinkError) and isinstance(done, Result):
+        found.append(f"its dry run is refused, and it is done: {rehearsed}")
     repeated = quiet.seen(scene)
     if _is_unsure(scene.case.act, repeated):
         return [*found, *_requested_twice(quiet, repeated)]
