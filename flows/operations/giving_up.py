@@ -200,6 +200,11 @@ def _refused_for(context: IssuerContext, book: Book, which: Which, today: date) 
         ending_of_parts.append(ending_links(part, cards, today, today))
     ending = renewal.judged_ending(context, book, pl.concat(ending_of_parts), today)
     lacking = without_link(pl.concat(lacking_of_parts), ending).filter(pl.col("run") != "")
+    return _of_reasons(lacking, which)
+
+
+def _of_reasons(lacking: pl.DataFrame, which: Which) -> pl.DataFrame:
+    """Return the cards without a link that are meant, by run, day and reason."""
     if which.run:
         lacking = lacking.filter(run=which.run)
     if which.before:

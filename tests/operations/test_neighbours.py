@@ -1,0 +1,263 @@
+"""Rules of time and of precedence in operations: the moment itself and its neighbours, the first and
+the last, by the functions that hold them and a few values in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any, cast
+
+import polars as pl
+import pytest
+
+from flows.book.standing import NAMES
+from flows.operations import acknowledged_rows, acknowledgement, alerts
+from flows.operations.audit import _Purges
+from flows.operations.audit_entries import CHANGED, NEVER_WRITTEN, REMOVED, Trail, TrailEntry
+from flows.operations.delivery_handover import FIRST_WAIT, LONGEST_WAIT, _note
+from flows.operations.due_acknowledgements import Due, _of_dismissed
+from flows.operations.extract_alerts import _came_by, _is_due
+from flows.operations.giving_up import Which, _of_reasons
+from flows.runs.chunks import OutboxChunk
+from flows.runs.context import Answer
+from flows.runs.delivered import trouble_of
+from flows.runs.identity import canonical
+from flows.runs.run_status import Refusal
+from flows.runs.store import Entry
+from flows.runs.trail_entries import COVERS, OLD
+from flows.submissions.extract_states import ExtractState
+from schemas.acknowledgement import REFUSED
+from schemas.manifest import ManifestChunk
+from schemas.records import AuditEntry, Dismissal, HandoverTrouble, Purged
+from tests.memory import MemoryStore
+from tests.memory_bench import memory_bench
+from tests.night import BANK, DAY, NOON
+
+SECOND = timedelta(seconds=1)
+MOMENTS = (NOON - SECOND, NOON, NOON + SECOND)
+NEIGHBOURS = tuple(DAY + timedelta(days=days) for days in (-1, 0, 1))
+
+
+# What the issuer is told
+# --------------------------------------------------------------------------------------------------
+
+
+def test_reasons_are_told_the_most_frequent_first_and_of_equal_ones_by_name() -> None:
+    names = ["reason", "source", "wrong", "expected", "action"]
+    rows = [(code, None, "is empty", "a city", "fix") for code in "cbbad"]
+    frame = pl.DataFrame(rows, dict.fromkeys(names, pl.String), orient="row")
+
+    totals = acknowledged_rows.reason_totals([frame.with_columns(status=pl.lit(REFUSED))])
+
+    assert [("b", 2), ("a", 1), ("c", 1), ("d", 1)] == [(each.reason, each.rows) for each in totals]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_two_cards_that_look_the_same_the_worse_one_is_told(order: int) -> None:
+    states = NAMES.categories[[0, -1]].to_list()[::order]
+    twins = {"holder": "a", "last_4": "1111", "standing": states, "until": None}
+
+    told = acknowledged_rows._by_look(pl.DataFrame(twins))
+
+    assert [NAMES.categories[0]] == told["standing"].to_list()
+
+
+def test_the_issuer_is_not_told_of_what_was_known_before_a_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    due = Due("run-1", "says", lambda: cast(Any, None), NOON)
+    monkeypatch.setattr(acknowledgement, "still_open", lambda *_: [due])
+
+    late = [acknowledgement.not_told(memory_bench().context, moment) for moment in MOMENTS]
+
+    assert [[], [], ["run-1"]] == late
+
+
+def test_an_extract_is_dismissed_since_it_was_last() -> None:
+    records = [
+        Dismissal(at=moment, by="anna", reason="wrong", what="dismissed", key="x.csv", size=1)
+        for moment in MOMENTS
+    ]
+    entry = Entry("bank/extracts/x.csv", 1, NOON, "v1")
+    extract = ExtractState(entry.key, "dismissed", "1", entry=entry, dismissals=tuple(records))
+
+    due = _of_dismissed(memory_bench().context, extract)
+
+    assert due is not None
+    assert MOMENTS[-1] == due.since
+
+
+# Alerts
+# --------------------------------------------------------------------------------------------------
+
+
+def test_a_refusal_is_over_with_an_extract_that_was_dropped_after_it() -> None:
+    plan = SimpleNamespace(selection=None)
+    refusal = Refusal("GateError", "no", NOON.isoformat(), NOON.isoformat())
+    run = cast(Any, SimpleNamespace(id="run-1", refusal=refusal, plan=plan))
+    context = memory_bench().context
+
+    standing = [[*alerts._refusal_causes(context, run, True, [drop])] for drop in MOMENTS]
+
+    assert [1, 1, 0] == list(map(len, standing))
+
+
+def test_overdue_chunks_are_told_with_the_age_of_the_oldest() -> None:
+    named = ManifestChunk(number=1, name="c1", rows=1, bytes=1, sha256="")
+    clocks = [NOON - timedelta(days=days) for days in (5, 9, 7)]
+    chunks = [OutboxChunk("run-1", named, "uploaded", clock, clock) for clock in clocks]
+    run = cast(Any, SimpleNamespace(id="run-1", outbox=chunks, summary=None, manifest=None))
+
+    [cause] = alerts._overdue_causes(memory_bench().context, run)
+
+    assert "3 chunks without a result, the oldest for 9 d" in cause.text
+
+
+class _Runs:
+    """Runs with a manifest each, and nothing before them."""
+
+    def run(self, run: str) -> Any:
+        return SimpleNamespace(manifest=SimpleNamespace(selection=None, profile=run, layout=run))
+
+    def nights_before(self, run: str) -> list[object]:
+        return []
+
+
+def test_departures_are_told_from_the_last_extract_back_to_one_that_is_as_usual(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runs = cast(Any, _Runs())
+    changes = {"r1": ["a"], "r2": [], "r3": ["b"], "r4": ["c"]}
+    recent = cast(Any, list(changes))
+    monkeypatch.setattr(alerts, "departures", lambda profile, *_: changes[profile])
+    monkeypatch.setattr(alerts, "column_changes", lambda layout, _: changes[layout])
+    context = memory_bench(limits={"drift": "alert"}).context
+
+    drifted = [cause.subject for cause in alerts._drift_causes(context, runs, recent)]
+    columns = [cause.subject for cause in alerts._column_causes(runs, recent)]
+
+    assert (["r4", "r3"], ["r4"]) == (drifted, columns)
+
+
+@pytest.mark.parametrize(
+    ("name", "due"), [("x.csv", [False, False, True]), ("bank-20261120.csv", [True] * 3)]
+)
+def test_due_is_what_came_since_a_moment_or_is_of_the_day(name: str, due: list[bool]) -> None:
+    extracts = [ExtractState(name, "pending", entry=Entry(name, 1, drop, "v")) for drop in MOMENTS]
+
+    assert due == [_is_due(extract, DAY, NOON) for extract in extracts]
+    assert [name != "x.csv"] * 2 == [_is_due(extracts[0], day, NOON) for day in NEIGHBOURS[:2]]
+    assert not _is_due(extracts[0], NEIGHBOURS[2], NOON)
+    assert [True, True, False] == [_came_by(extract, NOON) for extract in extracts]
+
+
+# The audit trail
+# --------------------------------------------------------------------------------------------------
+
+REPORTED = "bank/runs/bank-20261120-00000000/outcomes/c1.parquet"
+RECORD = "bank/runs/bank-20261120-00000000/plan.json"
+
+
+def trail(*named: tuple[datetime, dict[str, str]], settled: int = 0, covers: int = COVERS) -> Trail:
+    """Return a trail of entries that name these objects at these moments."""
+    store = MemoryStore()
+    entries = []
+    for number, (at, objects) in enumerate(named, 1):
+        entry = TrailEntry(store, number, f"{number}.json", f"{number}")
+        entry.__dict__["document"] = AuditEntry(
+            before="", at=at, by="anna", objects=objects, settled=settled, covers=covers
+        )
+        entries.append(entry)
+    return Trail(entries)
+
+
+def what(trail: Trail, key: str, sha256: str) -> str:
+    """Return what is wrong with an object, "" for nothing."""
+    finding = trail.finding(key, sha256)
+    return finding.what if finding is not None else ""
+
+
+@pytest.mark.parametrize(
+    ("apart", "expected"), [(OLD - SECOND, ""), (OLD, ""), (OLD + SECOND, CHANGED)]
+)
+def test_of_what_is_written_again_the_last_time_counts_and_those_of_about_the_same_time(
+    apart: timedelta, expected: str
+) -> None:
+    named = trail((NOON, {REPORTED: "a"}), (NOON + apart, {REPORTED: "b"}), settled=2)
+
+    assert ["", expected] == [what(named, REPORTED, sha256) for sha256 in "ba"]
+    assert NOON + apart == named.named_at(REPORTED)
+
+
+@pytest.mark.parametrize(
+    ("settled", "covers", "expected"),
+    [(0, COVERS, NEVER_WRITTEN), (1, COVERS, REMOVED), (0, 1, REMOVED)],
+)
+def test_what_is_named_and_not_there_was_never_written_unless_that_is_settled(
+    settled: int, covers: int, expected: str
+) -> None:
+    assert expected == what(
+        trail((NOON, {RECORD: "a"}), settled=settled, covers=covers), RECORD, ""
+    )
+
+
+def test_what_decides_needs_an_entry_once_one_names_its_kind() -> None:
+    known = [bool(what(trail((NOON, {}), covers=covers), REPORTED, "a")) for covers in (1, COVERS)]
+
+    assert [False, True] == known
+
+
+def test_retention_took_what_was_named_up_to_the_last_time_it_removed_its_kind() -> None:
+    store = MemoryStore()
+    kept = {"run": "", "part": "ledger", "by": "anna", "setting": "", "objects": {}, "bytes": 0}
+    for number, since in enumerate((NOON, NOON - timedelta(days=9)), 1):
+        record = Purged.model_validate({**kept, "at": NOON, "since": since})
+        store.create(f"bank/purged/single/{number:06d}.json", canonical(record))
+    purges = _Purges(store, BANK, list(store.objects))
+    finding = cast(Any, SimpleNamespace(key="bank/single/x.json"))
+
+    took = [purges.took(finding, trail((moment, {finding.key: "a"}))) for moment in MOMENTS]
+
+    assert [True, True, False] == took
+
+
+# Deliveries, and who is given up
+# --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tries", "wait"),
+    [
+        (0, FIRST_WAIT),
+        (1, 2 * FIRST_WAIT),
+        (2, 4 * FIRST_WAIT),
+        (7, LONGEST_WAIT),
+        (5_000_000_000, LONGEST_WAIT),
+    ],
+)
+def test_a_receiver_is_tried_again_after_waits_that_double_up_to_the_longest(
+    tries: int, wait: timedelta
+) -> None:
+    context = memory_bench().context
+    earlier = HandoverTrouble(
+        number=1, since=NOON, last=NOON, tries=tries, problem="away", not_before=NOON
+    )
+
+    _note(context, "bank", 1, Answer(is_taken=False, problem="away"), earlier if tries else None)
+
+    trouble = trouble_of(context.adapters.store, BANK, "bank")
+    assert trouble is not None
+    assert NOON + wait == trouble.not_before
+
+
+def test_the_cards_of_runs_before_a_day_are_given_up_and_not_those_of_the_day() -> None:
+    lacking = pl.DataFrame({"run": "r1", "as_of": NEIGHBOURS, "reason": "city.missing.x"})
+
+    def meant(before: date | None) -> Sequence[date]:
+        which = Which(codes=frozenset({"city.missing.x"}), before=before)
+        return _of_reasons(lacking, which)["as_of"].to_list()
+
+    assert [*NEIGHBOURS[:1]] == meant(DAY)
+    assert [*NEIGHBOURS] == meant(None)
