@@ -70,6 +70,7 @@ def drop(folder: Path, content: bytes, name: str = "bank-20261120.csv") -> None:
     (folder / "store" / "bank" / "extracts" / name).write_bytes(content)
 
 
+@pytest.mark.slow
 def test_a_night_by_hand_goes_through_without_prefect_and_each_command_says_what_to_type_next(
     bank: Path,
 ) -> None:

@@ -8,6 +8,8 @@ from contextlib import closing
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from enum import Enum
+from functools import cache
+from ssl import SSLContext
 from threading import Lock
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
@@ -331,14 +333,22 @@ def connect(
     for name in ("httpx", "httpcore"):
         logging.getLogger(name).setLevel(logging.WARNING)  # they log addresses and headers
     timeout = httpx.Timeout(settings.read_timeout_seconds, connect=settings.connect_timeout_seconds)
+    # there is no proxy before loopback
+    trust_env = urlsplit(settings.base_url).hostname not in LOOPBACK
     return httpx.Client(
         base_url=settings.base_url,
         timeout=timeout,
         transport=transport,
         headers={"Accept-Encoding": ENCODINGS},
-        # there is no proxy before loopback
-        trust_env=urlsplit(settings.base_url).hostname not in LOOPBACK,
+        trust_env=trust_env,
+        verify=_authorities(trust_env=trust_env),
     )
+
+
+@cache
+def _authorities(*, trust_env: bool) -> SSLContext:
+    """Return whom certificates must be signed by: read once, which takes longer than a request."""
+    return httpx.create_ssl_context(trust_env=trust_env)
 
 
 def _patience(headers: httpx.Headers) -> float:

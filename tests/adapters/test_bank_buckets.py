@@ -80,6 +80,7 @@ def bucket(client: Any, *, lock: bool = True) -> str:
     return name
 
 
+@pytest.mark.slow
 def test_every_call_names_the_account_and_every_write_its_key_and_only_evidence_is_locked(
     moto_server: servers.S3Server,
 ) -> None:

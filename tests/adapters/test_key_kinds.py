@@ -97,7 +97,7 @@ ACCEPTED: dict[str, tuple[Kind, tuple[str, ...]]] = {
 }
 
 
-@pytest.mark.parametrize(("kind", "curves"), quick(10, list(ACCEPTED.values())), ids=ACCEPTED)
+@pytest.mark.parametrize(("kind", "curves"), quick(5, list(ACCEPTED.values())), ids=ACCEPTED)
 def test_a_sound_key_is_sealed_to_at_the_part_that_gpg_itself_would_use(
     kind: Kind, curves: tuple[str, ...]
 ) -> None:
@@ -250,7 +250,7 @@ REFUSED: dict[str, tuple[Kind, type[CardlinkError], str]] = {
 
 
 @pytest.mark.parametrize(
-    ("kind", "error", "sentence"), quick(15, list(REFUSED.values())), ids=REFUSED
+    ("kind", "error", "sentence"), quick(8, list(REFUSED.values())), ids=REFUSED
 )
 def test_an_unsound_key_is_refused_by_its_flaw_and_its_part(
     kind: Kind, error: type[CardlinkError], sentence: str

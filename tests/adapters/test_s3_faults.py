@@ -426,7 +426,7 @@ def test_a_listing_is_whole_or_asked_for_again(
     assert keys == found
 
 
-@pytest.mark.parametrize("fault", quick(4, SECOND_TRY))
+@pytest.mark.parametrize("fault", quick(2, SECOND_TRY))
 @pytest.mark.parametrize("method", ["PUT", "POST"])
 def test_a_large_report_is_replaced_whole_through_any_passing_fault(
     calm: S3Store, moto_server: servers.S3Server, fault: Fault, method: str

@@ -70,6 +70,7 @@ def test_duckdb_and_polars_give_the_same_answers_to_the_ten_questions(tmp_path: 
     assert [] == [name for name, answer in answers.items() if not answer]
 
 
+@pytest.mark.slow
 def test_every_row_of_every_run_is_exported_once_with_its_fate_and_reason(tmp_path: Path) -> None:
     bench, runs = two_nights(tmp_path)
     names = ["run", "row", "line", "cuid", "fate", "chunk", "position"]

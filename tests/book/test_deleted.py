@@ -93,6 +93,7 @@ def test_a_deleted_card_is_nobodys_work_not_renewed_and_not_sent_again(tmp_path:
         plan_resubmit(place.bench.context, by_number)
 
 
+@pytest.mark.slow
 def test_a_marked_row_whose_card_cannot_be_read_closes_nothing_and_is_counted(
     tmp_path: Path,
 ) -> None:

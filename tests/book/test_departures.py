@@ -266,6 +266,7 @@ def stands(place: Population) -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
 def test_whom_a_portfolio_does_not_name_any_more_has_left_until_it_names_them(
     tmp_path: Path,
 ) -> None:

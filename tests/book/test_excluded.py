@@ -60,6 +60,7 @@ def test_a_linked_card_that_is_left_out_since_is_not_renewed_from_its_older_row(
     assert {"a": "linked", "b": "linked"} == stands(place)
 
 
+@pytest.mark.slow
 def test_once_a_later_extract_sends_the_card_it_is_renewed_from_there(tmp_path: Path) -> None:
     place = place_of(tmp_path)
     place.people["b"] |= BLOCKED
@@ -107,6 +108,7 @@ def test_a_card_that_is_left_out_since_is_nobodys_work_whether_its_link_ended_or
     )
 
 
+@pytest.mark.slow
 def test_a_row_that_was_refused_is_not_resubmitted_while_a_later_extract_leaves_its_card_out(
     tmp_path: Path,
 ) -> None:

@@ -8,6 +8,7 @@ import csv
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,6 +29,7 @@ from flows.runs.errors import NoSuchRowError, NotFoundError
 from schemas.expressions import PUBLISHED
 from schemas.portal import ADDRESS1, CITY, PAN
 from schemas.records import GivingUp, NamedCard
+from tests.builders import quick
 from tests.memory import MemoryStore
 from tests.night import NOON
 from tests.partner_api.town import Population, town
@@ -87,30 +89,35 @@ def test_a_refused_card_that_is_given_up_is_nobodys_work_until_it_is_taken_up(
     assert {"a": "linked", "b": "refused"} == stands(place)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    quick(
+        1,
+        [
+            {"full_portfolio": False},
+            {"full_portfolio": True},
+            {"full_portfolio": False, "resend": {"seen_before": "send"}},
+        ],
+    ),
+)
 def test_a_card_that_is_given_up_and_comes_again_is_suppressed_for_that_until_it_is_taken_up(
-    tmp_path: Path,
+    tmp_path: Path, settings: dict[str, Any]
 ) -> None:
-    for settings in (
-        {"full_portfolio": False},
-        {"full_portfolio": True},
-        {"full_portfolio": False, "resend": {"seen_before": "send"}},
-    ):
-        folder = tmp_path / str(len(list(tmp_path.iterdir())))
-        place = town(folder, settings=settings)
-        place.settle("a", "b")
-        place.night()
-        place.answer(errors=("b",))
-        given_up(place, "b")
-        place.people["b"] |= {ADDRESS1: "9 New St"}
-        place.settle("c")
+    place = town(tmp_path, settings=settings)
+    place.settle("a", "b")
+    place.night()
+    place.answer(errors=("b",))
+    given_up(place, "b")
+    place.people["b"] |= {ADDRESS1: "9 New St"}
+    place.settle("c")
 
-        held = place.night()
-        given_up(place, "b", undo=True)
-        place.people["b"] |= {ADDRESS1: "10 New St"}
-        sent = place.night()
+    held = place.night()
+    given_up(place, "b", undo=True)
+    place.people["b"] |= {ADDRESS1: "10 New St"}
+    sent = place.night()
 
-        assert "card.given.up" == place.held_back(held)["b"]
-        assert "b" in place.sent(sent)
+    assert "card.given.up" == place.held_back(held)["b"]
+    assert "b" in place.sent(sent)
 
 
 @pytest.mark.slow

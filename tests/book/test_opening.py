@@ -71,6 +71,7 @@ def later(clock: Clock, days: int) -> None:
     clock.moment += timedelta(days=days)
 
 
+@pytest.mark.slow
 def test_who_was_named_by_no_other_ledger_is_counted_by_the_state_they_stood_in(
     tmp_path: Path,
 ) -> None:
@@ -100,6 +101,7 @@ def test_who_is_named_again_after_that_is_new(tmp_path: Path) -> None:
     assert (2, 1) == (counted(bench).named, counted(bench).listed)
 
 
+@pytest.mark.slow
 def test_whom_two_ledgers_name_is_counted_with_the_last_of_them(tmp_path: Path) -> None:
     bench, clock = clocked(tmp_path)
     send(bench, "ab")

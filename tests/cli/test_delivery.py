@@ -84,6 +84,7 @@ def test_a_last_record_with_fewer_fields_is_refused_as_cut(bank: Path) -> None:
     assert committed(bank) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", quick(1, [0.5, 0.1, 0.99]))
 def test_a_sealed_extract_that_was_cut_is_refused_as_cut(
     bank: Path, monkeypatch: Any, share: float
@@ -103,6 +104,7 @@ def test_a_sealed_extract_that_was_cut_is_refused_as_cut(
     assert (cut[0], cut[1]["error"], whole[0]) == (2, "TruncatedError", 0)
 
 
+@pytest.mark.slow
 def test_a_hash_total_that_differs_refuses_the_extract_without_showing_it(bank: Path) -> None:
     source(bank, TRAILER)
     drop(bank, GOOD + f"TRL,2,{TOTAL + 1}\n".encode())

@@ -129,6 +129,7 @@ def test_ctrl_c_leaves_the_job_running_and_says_how_to_go_on(
     assert service.act(lambda books: books.job(int(job)).status) == "PENDING"
 
 
+@pytest.mark.slow
 def test_ctrl_c_between_two_looks_says_the_same(folder: Path, service: RunningService) -> None:
     job = job_at(service, "idle.example.com")
 

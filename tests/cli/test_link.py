@@ -102,6 +102,7 @@ def _left_over(folder: Path) -> tuple[Bench, str]:
     return bench, run
 
 
+@pytest.mark.slow
 def test_a_row_gets_its_link_on_stdout_and_the_record_is_named(
     tmp_path: Path, bench: Bench, service: RunningService
 ) -> None:
@@ -140,6 +141,7 @@ def test_the_end_of_a_link_is_as_the_command_says_else_as_the_toml_does(
     ]
 
 
+@pytest.mark.slow
 def test_a_link_is_renewed_by_the_reference_of_its_card_and_without_the_number(
     tmp_path: Path, bench: Bench, service: RunningService
 ) -> None:

@@ -22,6 +22,7 @@ from flows.configuration import FileUnreadableError
 from flows.errors import CardlinkError, GateError
 from flows.runs.keys import RunKeys
 from flows.runs.stored_run import StoredRun
+from tests.builders import quick
 from tests.cli.test_reconcile import TOML, bank
 
 COMMANDS: dict[str, Callable[[Context], Result]] = {
@@ -54,7 +55,7 @@ def banks(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", quick(4, list(COMMANDS)))
 def test_a_folder_that_cannot_be_listed_is_an_error_and_not_one_without_issuers(
     tmp_path: Path, name: str
 ) -> None:

@@ -101,7 +101,7 @@ def test_the_command_follows_links_at_the_service_and_shows_the_funnel(tmp_path:
 @pytest.mark.parametrize(
     ("path", "disturbance", "code", "why", "then"),
     quick(
-        2,
+        1,
         [
             ("/card_links/", Disturbance(403), 2, "refused 403", "CARDLINK_SERVICE_*"),
             ("/card_links/", Disturbance(503), 75, "no response 503", "has recovered"),

@@ -102,6 +102,7 @@ def committed(folder: Path) -> list[int]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "code", "sentence"),
     [

@@ -117,7 +117,7 @@ def test_a_sealed_message_cut_anywhere_has_no_end(armor: bool) -> None:
 
 
 @pytest.mark.parametrize("armor", quick(1, ["--armor", "--no-armor"]))
-def test_a_message_that_gpg_sealed_from_a_pipe_is_read_whole_or_refused_at_every_cut(
+def test_a_message_that_gpg_sealed_from_a_pipe_is_read_whole_or_refused_wherever_it_is_cut(
     tmp_path: Path, armor: str
 ) -> None:
     with Keyring() as ring:  # from a pipe gpg does not know the length: the packet comes in parts
@@ -135,9 +135,9 @@ def test_a_message_that_gpg_sealed_from_a_pipe_is_read_whole_or_refused_at_every
     # what follows the last row of armor
     ends = len(message) - message.rfind(b"=") if armor == "--armor" else 0
     for cut in [
-        *range(80),
-        *range(80, len(message) - 80, 397),
-        *range(len(message) - 80, len(message) - ends),
+        *range(0, 80, 4),
+        *range(80, len(message) - 80, 1597),
+        *range(len(message) - 30, len(message) - ends),
     ]:
         with pytest.raises(ExtractError):
             rehearse(bench.context, Request(bench.drop_bytes(message[:cut]), DAY))

@@ -11,16 +11,9 @@ import pytest
 from tests.leaks.nights import FAILING, GateFacts
 from tests.leaks.place import Place
 
-SMALL = ("results that echo cards",)
 
-
-@pytest.mark.parametrize(
-    "night",
-    [
-        pytest.param(one, id=one.name, marks=[] if one.name in SMALL else [pytest.mark.slow])
-        for one in FAILING
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("night", FAILING, ids=lambda night: night.name)
 def test_a_failing_night_leaves_no_card_where_none_belongs(
     night: GateFacts, tmp_path: Path
 ) -> None:

@@ -16,7 +16,7 @@ from tests.builders import quick
 from tests.leaks.planting import CARD, FORMS, PACKS, missed, scanner, soil, with_log
 
 
-@pytest.mark.parametrize("name", quick(12, list(PACKS)))
+@pytest.mark.parametrize("name", quick(8, list(PACKS)))
 def test_every_form_is_found_in_every_container(name: str) -> None:
     assert [] == missed(PACKS[name])
 

@@ -94,6 +94,7 @@ def test_a_committed_extract_is_told_with_each_row_and_its_reason(tmp_path: Path
     assert {"RJCT": 2, "PEND": 3, "ACCP": 0} == told.record.rows
 
 
+@pytest.mark.slow
 def test_answers_change_what_is_told_and_nothing_new_is_told_twice(tmp_path: Path) -> None:
     bench = submitted(tmp_path)
     acknowledge(bench.context)
@@ -136,6 +137,7 @@ def test_csv_and_json_say_the_same_and_the_template_can_be_filled_in(tmp_path: P
     assert b"C-3" in files["corrections.csv"]
 
 
+@pytest.mark.slow
 def test_a_row_that_is_corrected_is_done_in_what_is_told_next(tmp_path: Path) -> None:
     bench = submitted(tmp_path)
     bench.answer()

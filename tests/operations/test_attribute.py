@@ -108,6 +108,7 @@ def from_scratch(bench: Bench, run: str) -> dict[str, bytes]:
     return {name: bench.report(run, name) for name in REPORTS}
 
 
+@pytest.mark.slow
 def test_a_row_without_a_place_answers_the_row_it_is_tied_to(night: tuple[Bench, str]) -> None:
     bench, run = night
 
@@ -338,6 +339,7 @@ def test_killed_anywhere_after_the_record_the_next_ingest_brings_it(
     assert state(bench, run)[4] == ("error", "by hand")
 
 
+@pytest.mark.slow
 def test_a_report_made_from_scratch_says_the_same(night: tuple[Bench, str]) -> None:
     bench, run = night
     attribute_row(bench.context, "a.csv", 4, (run, 9), WHY)

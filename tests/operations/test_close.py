@@ -75,6 +75,7 @@ def summary(bench: Bench, run: str) -> dict[str, Any]:
     return told
 
 
+@pytest.mark.slow
 def test_a_closed_break_is_no_matter_of_balance_and_its_line_says_that_it_was_closed(
     short: tuple[Bench, str],
 ) -> None:

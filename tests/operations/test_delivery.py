@@ -159,6 +159,7 @@ def test_what_the_receiving_side_must_no_longer_use_is_withdrawn_with_the_reason
     ] == found
 
 
+@pytest.mark.slow
 def test_single_links_are_delivered_and_leave_the_errors_of_their_run(tmp_path: Path) -> None:
     bench, run = bench_of(tmp_path, 2)
     answer(bench, linked(1, "a"), refused(2))
@@ -545,6 +546,7 @@ def test_the_link_of_who_left_a_portfolio_is_withdrawn_and_comes_back_with_its_h
     assert [("new", "no other link")] == back
 
 
+@pytest.mark.slow
 def test_of_a_card_that_was_replaced_the_link_is_withdrawn_before_the_new_one_is_there(
     tmp_path: Path,
 ) -> None:

@@ -331,6 +331,7 @@ def test_an_erasure_that_is_killed_is_ended_by_the_same_command(tmp_path: Path, 
     assert set() == findings(bench)
 
 
+@pytest.mark.slow
 def test_who_has_a_cuid_of_ours_is_known_by_the_row_in_a_later_extract(tmp_path: Path) -> None:
     first = local_bench(tmp_path)
     bench = trailed(first)

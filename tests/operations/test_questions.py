@@ -85,6 +85,7 @@ def test_one_file_asks_about_all_runs_and_says_which_answers_there_are(
     assert 3 == len({question["id"] for question in questions})
 
 
+@pytest.mark.slow
 def test_a_line_that_was_asked_about_begins_with_the_answer_until_there_is_something_new_to_ask(
     bank: Bench, runs: list[str], tmp_path: Path
 ) -> None:

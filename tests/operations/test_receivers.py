@@ -58,6 +58,7 @@ from schemas.delivery import DeliveryEvent
 from schemas.handover import Receiver
 from schemas.settings import FourEyes
 from tests import keys
+from tests.builders import quick
 from tests.night import BANK, NOON, Bench, issuer
 from tests.operations.test_delivery import answer, bench_of, linked
 from tests.operations.test_erasure import cleaner
@@ -203,7 +204,7 @@ def test_confirmed_out_of_order_the_newest_counts_and_the_older_may_have_come_af
     assert [("b", "withdrawn")] == rows(bench, "one", 3)
 
 
-@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
+@pytest.mark.parametrize("form", quick(1, ["jsonl", "csv", "parquet"]))
 def test_a_receiver_gets_its_format_its_columns_and_its_dates(form: str, tmp_path: Path) -> None:
     bench, _ = bench_of(tmp_path)
     columns = {"cuid": "customer", "change": "what", "url": "link", "expires_on": "until"}
@@ -279,6 +280,7 @@ def test_an_event_is_signed_as_standard_webhooks_has_it_and_confirms_where_that_
     assert Outcome("one") == outcomes[1]
 
 
+@pytest.mark.slow
 def test_a_receiver_that_is_down_for_two_nights_gets_everything_once_it_is_back(
     tmp_path: Path,
 ) -> None:

@@ -244,6 +244,7 @@ def test_there_are_twenty_attacks_and_more() -> None:
     assert 20 <= len({attack.deed for attack in ATTACKS})
 
 
+@pytest.mark.slow
 def test_who_is_forgotten_cannot_be_brought_back_unseen(tmp_path: Path) -> None:
     first, run = delivered(tmp_path)
     bench = trailed(first)

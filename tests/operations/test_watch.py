@@ -41,7 +41,7 @@ from schemas.portal import COUNTRY, EMAIL, columns
 from tests import keys
 from tests.adapters import key_kinds
 from tests.again import again, night
-from tests.builders import portal_rows
+from tests.builders import portal_rows, quick
 from tests.night import BANK, DAY, NOON, Bench, issuer, local_bench, portal_csv, submitted
 from tests.storms import FailingStore
 
@@ -309,7 +309,7 @@ STORIES: dict[str, Callable[[Path], Shown]] = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", quick(12, list(KINDS)))
 def test_an_alert_of_each_kind_is_told_once_when_its_cause_comes_and_once_when_it_is_gone(
     tmp_path: Path, kind: str
 ) -> None:

@@ -96,6 +96,7 @@ def states(bench: Bench, run: str) -> dict[int | None, list[str]]:
     return by_row
 
 
+@pytest.mark.slow
 def test_each_refused_row_gets_its_link_and_counts_in_every_report(bench: Bench, run: str) -> None:
     desk = Desk()
 
@@ -180,6 +181,7 @@ def test_the_same_command_again_requests_nothing_twice(bench: Bench, run: str) -
     assert ["c-2"] == retried.cuids
 
 
+@pytest.mark.slow
 def test_a_card_that_has_a_link_or_is_named_by_two_rows_is_requested_once(tmp_path: Path) -> None:
     bench = local_bench(tmp_path / "twice", service=SERVICE)
     card = {**REACHED, CUID: "c-1", PAN: PANS[0]}

@@ -43,6 +43,7 @@ def place_at_every_site(night: Placed) -> None:
     night.service.act(act)
 
 
+@pytest.mark.slow
 def test_links_are_followed_to_placed_and_to_each_kind_of_failure(tmp_path: Path) -> None:
     with placed(tmp_path, 20) as night:
         place_at_every_site(night)

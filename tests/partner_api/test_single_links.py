@@ -182,6 +182,7 @@ def test_a_source_with_hashes_only_sends_no_cvv(bench: Bench) -> None:
     assert hashed not in repr(linker.asked[0].body())
 
 
+@pytest.mark.slow
 def test_a_row_that_was_corrected_is_linked_as_it_was_corrected(bench: Bench) -> None:
     run, linker = night(bench, {}, {CITY: None}), Linker()
     corrected = pl.when(pl.col("column") == CITY).then(pl.lit("Salem")).alias("correction")

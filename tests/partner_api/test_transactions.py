@@ -39,6 +39,7 @@ def reached(facts: dict[str, Any]) -> list[int]:
     return [one["cardholders"] for one in facts["funnel"]["stages"]]
 
 
+@pytest.mark.slow
 def test_a_report_feeds_the_funnel_without_a_service(tmp_path: Path) -> None:
     bench, cuids = night(tmp_path)
     drop(

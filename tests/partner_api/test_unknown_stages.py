@@ -65,7 +65,7 @@ def causes(bench: Bench, run: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("error", "cause"),
     quick(
-        2,
+        1,
         [
             (FORBIDDEN, "service.answer.refused.403"),
             (ServiceBusyError(place="the link", kind="HTTP 503"), "service.answer.unavailable.503"),

@@ -69,6 +69,7 @@ def test_a_service_sends_a_job_only_where_it_has_changed(tmp_path: Path) -> None
     assert first.tag != changed.tag
 
 
+@pytest.mark.slow
 def test_links_that_did_not_change_stay_known_and_those_that_did_are_read(tmp_path: Path) -> None:
     with placed(tmp_path, 6) as night:
         follow_links(night.bench.context, night.client)

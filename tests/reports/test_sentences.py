@@ -22,6 +22,7 @@ from flows.runs.outbox import move
 from flows.wiring import open_store
 from schemas.breaks import KINDS
 from tests import keys
+from tests.builders import quick
 from tests.cli.test_mend import cardlink, pin
 from tests.night import Bench, issuer, kept_folder
 from tests.operations.test_decide import HEAD, LINE, WHY, answer
@@ -218,7 +219,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return texts
 
 
-@pytest.mark.parametrize("situation", SITUATIONS)
+@pytest.mark.parametrize("situation", quick(6, list(SITUATIONS)))
 def test_a_situation_has_the_sentences_that_are_true_of_it(
     texts: dict[str, str], situation: Callable[[Night], None]
 ) -> None:

@@ -267,6 +267,7 @@ def test_an_extract_refused_by_a_gate_is_sent_by_the_command_that_its_line_offer
     assert "refused extracts" not in work(tmp_path)
 
 
+@pytest.mark.slow
 def test_rows_of_a_break_closed_as_explained_wait_on_a_line_of_their_own_that_opens_it_again(
     tmp_path: Path, bank: Bench
 ) -> None:

@@ -122,6 +122,7 @@ def test_nights_that_are_committed_are_not_listed(tmp_path: Path) -> None:
     assert ["bank-20261118.csv"] == names(listed)
 
 
+@pytest.mark.slow
 def test_what_would_be_refused_is_listed_with_its_reason_and_left_out(tmp_path: Path) -> None:
     bench = missed(tmp_path)
     bench.drop_bytes(b"not,an,extract\n1,2,3\n", "bank-20261117-b.csv")

@@ -185,6 +185,7 @@ histories = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=share_of(2))
 @given(histories, issues_of_cards)
 def test_the_guard_and_resubmission_say_the_same_of_the_same_row(

@@ -96,6 +96,7 @@ def resend_all(place: Population) -> list[Submitted]:
     return [again(place.bench, run, WISH, "they moved") for run in runs]
 
 
+@pytest.mark.slow
 def test_six_changed_rows_of_a_delta_are_counted_listed_and_sent_by_one_command(
     tmp_path: Path,
 ) -> None:
@@ -187,6 +188,7 @@ def test_a_living_link_stays_delivered_until_the_new_one_comes(tmp_path: Path) -
     assert deliver(place.bench.context).record is None
 
 
+@pytest.mark.slow
 def test_a_change_taken_back_takes_the_line_away(tmp_path: Path) -> None:
     place, run = after_a_move(tmp_path, "a", "b")
     delta(place, "a")

@@ -114,6 +114,7 @@ def test_a_filled_in_template_makes_the_resubmission(tmp_path: Path) -> None:
     assert corrections("bank") + "corrected.csv" == done.manifest.selection.corrections.key
 
 
+@pytest.mark.slow
 def test_a_postal_code_is_what_was_filled_in_though_its_column_lost_its_zeros(
     tmp_path: Path,
 ) -> None:
@@ -298,6 +299,7 @@ def test_the_report_of_the_new_run_says_whose_rows_it_repeats_and_why(tmp_path: 
     assert run in bench.report(done.manifest.run, "report.html").decode()
 
 
+@pytest.mark.slow
 def test_a_refused_card_that_has_ended_stays_as_the_partner_refused_it_though_its_row_is_corrected(
     tmp_path: Path,
 ) -> None:

@@ -63,7 +63,7 @@ def answered(folder: Path, *cuids: str, portfolio: bool = False) -> Population:
 
 
 @pytest.mark.parametrize(
-    ("days", "portfolio"), quick(2, [(55, False), (70, True), (55, True), (70, False)])
+    ("days", "portfolio"), quick(1, [(55, False), (70, True), (55, True), (70, False)])
 )
 def test_a_line_has_just_the_links_that_the_command_renews_and_is_gone_then(
     tmp_path: Path, days: int, portfolio: bool

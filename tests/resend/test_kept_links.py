@@ -102,6 +102,7 @@ def test_under_send_a_kept_link_is_not_replaced_by_the_same_change(tmp_path: Pat
     assert {"a"} == place.sent(elsewhere)
 
 
+@pytest.mark.slow
 def test_a_decision_is_about_one_link_not_the_next(tmp_path: Path) -> None:
     place, _ = after_a_move(tmp_path, "a")
     kept(place)
@@ -114,6 +115,7 @@ def test_a_decision_is_about_one_link_not_the_next(tmp_path: Path) -> None:
     assert "changed" == stand(place)["a"]
 
 
+@pytest.mark.slow
 def test_a_kept_link_stays_delivered_and_its_change_cannot_be_sent(tmp_path: Path) -> None:
     place = feed(tmp_path)
     deliver(place.bench.context)

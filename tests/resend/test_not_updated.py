@@ -25,6 +25,7 @@ from flows.resend.template import correction_template, template_of_all_runs
 from schemas.portal import CITY, COUNTRY, PAN
 from schemas.reasons import REVERTED, STANDING
 from tests.again import again, correct
+from tests.builders import quick
 from tests.partner_api.town import Population, town
 from tests.resend.test_changed import MOVED, PEOPLE, delta, moved, stand
 
@@ -90,7 +91,7 @@ def test_a_refused_row_of_a_card_with_a_link_is_a_line_until_a_later_extract_has
     assert ("linked", "changed") == (stand(place)["a"], stand(place)["b"])
 
 
-@pytest.mark.parametrize("portfolio", [False, True])
+@pytest.mark.parametrize("portfolio", quick(1, [True, False]))
 def test_a_row_whose_card_number_cannot_be_read_is_a_line_until_a_row_of_theirs_is_good(
     tmp_path: Path, *, portfolio: bool
 ) -> None:
@@ -152,7 +153,7 @@ def test_a_corrected_row_goes_out_where_it_has_another_address_than_the_link(
 
 
 @pytest.mark.parametrize(
-    ("bad", "portfolio"), [(BAD, False), (BAD, True), ({PAN: "unreadable"}, True)]
+    ("bad", "portfolio"), quick(1, [(BAD, False), (BAD, True), ({PAN: "unreadable"}, True)])
 )
 def test_a_kept_link_leaves_the_list_however_often_we_refuse_such_a_row(
     tmp_path: Path, bad: dict[str, str | None], *, portfolio: bool

@@ -136,6 +136,7 @@ def test_the_dry_run_names_the_same_cards_and_writes_nothing(tmp_path: Path) -> 
     assert [20] == [run.counts.submitted for run in runs]
 
 
+@pytest.mark.slow
 def test_who_left_and_whose_card_ends_first_are_left_out_and_the_rows_are_the_latest_extracts(
     tmp_path: Path,
 ) -> None:
@@ -375,6 +376,7 @@ def restored(folder: Path, kept: dict[Path, bytes], root: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_night_that_sends_a_card_meanwhile_stops_the_renewal_which_then_leaves_it_out(
     tmp_path: Path,
 ) -> None:

@@ -136,6 +136,7 @@ def test_a_card_that_another_nights_run_sent_stays(tmp_path: Path) -> None:
     assert [(2, "awaiting", other)] == chosen.rows.select("origin", "why", "where").rows()
 
 
+@pytest.mark.slow
 def test_a_reissued_card_that_the_partner_refused_goes_again_while_the_link_of_the_old_lives(
     tmp_path: Path,
 ) -> None:

@@ -22,6 +22,7 @@ from flows.harmless import (
 )
 from flows.harmless_names import harmless_name
 from flows.harmless_tokens import OWN
+from tests.builders import quick
 
 # What partners say of a row, and an operator needs whole. OWN: the row's cuid.
 USEFUL = [
@@ -420,7 +421,7 @@ def test_whatever_a_file_is_named_no_more_digits_are_kept_than_nobody_can_use(na
     assert sum(char.isdigit() for char in without_days) <= MOST_DIGITS
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 6, 8])
+@pytest.mark.parametrize("size", quick(4, [1, 2, 4, 8, 3, 5, 6]))
 @pytest.mark.parametrize("code", ["hex", "md5", "base64"])
 def test_a_digest_in_groups_is_not_kept_though_some_look_like_words(size: int, code: str) -> None:
     kept = 0

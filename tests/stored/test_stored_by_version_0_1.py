@@ -214,6 +214,7 @@ def test_the_history_of_a_run_has_everything_that_was_done_to_it(bank: Path) -> 
     } == {run: [event["what"] for event in history] for run, history in found.items()}
 
 
+@pytest.mark.slow
 def test_a_cardholder_is_traced_over_resubmission_single_link_and_purged_runs(bank: Path) -> None:
     cardlink(bank, "ingest", "first-bank")
 
@@ -231,6 +232,7 @@ def test_a_cardholder_is_traced_over_resubmission_single_link_and_purged_runs(ba
     assert [PURGED] == again["purged"]
 
 
+@pytest.mark.slow
 def test_the_look_across_runs_counts_what_is_outstanding(bank: Path) -> None:
     first, second = (
         cardlink(bank, "reconcile", "first-bank"),
@@ -369,6 +371,7 @@ def test_links_that_end_soon_and_those_that_ended_are_renewed_from_the_latest_ex
     assert (0, 42) == (again["rows"], again["left_out"]["card.link.awaiting"])
 
 
+@pytest.mark.slow
 def test_a_purge_takes_what_is_due_keeps_what_is_open_and_never_a_source(bank: Path) -> None:
     sources = files(bank, "first-bank/extracts") | files(bank, "first-bank/results")
 

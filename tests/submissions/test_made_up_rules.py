@@ -44,7 +44,7 @@ Outcome = tuple[bool, tuple[str, ...]]  # whether the row is sent, and its "colu
 @settings(max_examples=10)
 @given(st.integers(0, 10_000))
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("rows", quick(2, [1, 2_000, 1_999, 500]))
+@pytest.mark.parametrize("rows", quick(1, [1, 2_000, 1_999, 500]))
 def test_made_up_rules_are_applied_to_exactly_the_rows_that_break_them(
     rows: int, form: str, seed: int
 ) -> None:

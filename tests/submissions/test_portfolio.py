@@ -61,6 +61,7 @@ def test_each_kind_of_change_is_sent_where_the_setting_counts_it(
     assert [{"a"}, set()] == found
 
 
+@pytest.mark.slow
 def test_a_changed_card_is_sent_once_and_held_back_again(tmp_path: Path) -> None:
     place = town(tmp_path, "a", "b")
     place.people["a"] |= {YEAR: "31"}

@@ -32,7 +32,7 @@ from schemas.portal import ADDRESS1, ADDRESS2, CITY, CUID, CUSTOMER_KEY, NICKNAM
 from schemas.rule import Rule
 from tests import keys
 from tests.again import PANS, again, correct
-from tests.builders import portal_rows
+from tests.builders import portal_rows, quick
 from tests.night import NOON, Bench, local_bench, portal_csv
 from tests.partner_api.linker import REACHED, SERVICE, TYPED, Linker
 from tests.submissions.made_up import Asked, added, watched
@@ -251,7 +251,7 @@ def outcome(name: str) -> Outcome:
         logging.getLogger().removeHandler(handler)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", quick(6, list(WAYS)))
 def test_a_rule_that_was_added_holds_for_every_row_that_is_sent_from_then_on(way: str) -> None:
     found = outcome(way)
 

@@ -498,6 +498,7 @@ LATIN = "".join(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=share_of(1))
 @given(
     st.tuples(st.lists(st.sampled_from("abc" + LATIN), min_size=1, max_size=5), st.just("cp1252"))
