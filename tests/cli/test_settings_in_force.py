@@ -18,6 +18,7 @@ from flows.registry import ENTRIES
 from flows.runs.identity import canonical, digest
 from flows.wiring import open_store
 from tests import keys
+from tests.builders import quick
 from tests.night import Bench, issuer
 
 TOML = """
@@ -173,14 +174,17 @@ def test_a_dry_run_tells_a_change_and_records_nothing(bank: Bench, tmp_path: Pat
 
 @pytest.mark.parametrize(
     ("before", "after"),
-    [
-        (ours, theirs),
-        ("links.example.com", "evil.example.com"),
-        ("max_reject_rate = 0.05", "max_reject_rate = 1.0"),
-        (TWO, ""),
-        ('"settings", ', ""),
-        ("[limits]", "[retention]\nchunks_days = 0\n[limits]"),
-    ],
+    quick(
+        3,
+        [
+            (ours, theirs),
+            (TWO, ""),
+            ("max_reject_rate = 0.05", "max_reject_rate = 1.0"),
+            ("links.example.com", "evil.example.com"),
+            ('"settings", ', ""),
+            ("[limits]", "[retention]\nchunks_days = 0\n[limits]"),
+        ],
+    ),
 )
 def test_a_change_that_needs_two_is_refused_with_exit_code_3_and_the_command_that_agrees(
     bank: Bench,
@@ -285,7 +289,7 @@ def run_of(bank: Bench) -> str:
     return str(next(iter(bank.runs.ids)))
 
 
-@pytest.mark.parametrize("two", [TWO, '[four_eyes]\nacts = ["gates"]\n'])
+@pytest.mark.parametrize("two", quick(1, [TWO, '[four_eyes]\nacts = ["gates"]\n']))
 def test_an_approval_does_not_carry_over_to_another_portal_key(
     bank: Bench, tmp_path: Path, two: str
 ) -> None:
@@ -302,7 +306,7 @@ def test_an_approval_does_not_carry_over_to_another_portal_key(
     assert not list(bank.store.keys("bank/commits/"))
 
 
-@pytest.mark.parametrize("field", ["actor", "until", "line", "digest", "would"])
+@pytest.mark.parametrize("field", quick(2, ["actor", "digest", "line", "until", "would"]))
 def test_a_request_that_was_edited_in_the_store_is_refused(
     bank: Bench, tmp_path: Path, field: str
 ) -> None:

@@ -158,7 +158,7 @@ def test_a_file_of_no_rows_is_refused_without_showing_it() -> None:
     assert not any(cell in str(caught.value) for cell in ("4242", "Ann"))
 
 
-@pytest.mark.parametrize("cut", range(0, 12))
+@pytest.mark.parametrize("cut", quick(4, [1, 2, 3, 7, 0, 4, 5, 6, 8, 9, 10, 11]))
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "cp1252"])
 def test_a_beginning_cut_off_anywhere_is_enough(cut: int, encoding: str) -> None:
     data = f"{HEADER}\n{ROW.format('1127')}\nC2,,,Zoë Æon".encode(encoding)

@@ -42,7 +42,7 @@ def expected(name: str) -> str:
     return AT_ONCE if name in WITHOUT_A_DOUBT else AFTER_DOUBTS
 
 
-@pytest.mark.parametrize("name", quick(len(FIRST), NAMES))
+@pytest.mark.parametrize("name", quick(2, NAMES))
 def test_an_export_is_sent_as_it_is_once_its_doubts_are_answered_or_refused(
     tmp_path: Path, name: str
 ) -> None:

@@ -14,6 +14,7 @@ from flows.reports.ingestion import ListedLateError
 from flows.reports.verdicts import OUT_OF_BALANCE
 from flows.runs.keys import results
 from flows.runs.store import Store
+from tests.builders import quick
 from tests.night import Bench, local_bench, made_once, uncommit
 from tests.storms import FailingStore, LateStore
 
@@ -78,7 +79,7 @@ def test_an_empty_result_is_not_complete_and_the_whole_one_is_taken_up_afterward
     assert truth == without_digests(reports(bench, run))
 
 
-@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("share", quick(1, [0.5, 0.1, 0.9]))
 def test_a_result_half_written_and_then_whole_gives_the_report_of_the_whole(
     tmp_path: Path, truth: dict[str, bytes], share: float
 ) -> None:

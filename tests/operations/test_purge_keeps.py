@@ -100,7 +100,7 @@ OPEN: dict[str, Callable[[Bench, str], None]] = {
 }
 
 
-@pytest.mark.parametrize("why", quick(4, list(OPEN)))
+@pytest.mark.parametrize("why", quick(2, list(OPEN)))
 def test_what_is_open_stays_however_old_it_is_and_says_why(tmp_path: Path, why: str) -> None:
     bench, run = sent(tmp_path)
     OPEN[why](bench, run)

@@ -127,6 +127,7 @@ def test_a_postal_code_is_what_was_filled_in_though_its_column_lost_its_zeros(
     assert [("02109",)] == sent(bench, done.manifest.run, POSTAL_CODE)
 
 
+@pytest.mark.slow
 def test_empty_clears_a_field(tmp_path: Path) -> None:
     bench, run = of_rows(tmp_path, {}, {CITY: None, ADDRESS2: "Apt 5"})
     content = fill(bench, run, {(2, CITY): "Salem"}, (2, ADDRESS2, "(empty)"))
@@ -136,6 +137,7 @@ def test_empty_clears_a_field(tmp_path: Path) -> None:
     assert [("Salem", None)] == sent(bench, done.manifest.run, CITY, ADDRESS2)
 
 
+@pytest.mark.slow
 def test_rows_still_refused_are_rejects_of_the_new_run(tmp_path: Path) -> None:
     bench, run = of_rows(tmp_path, {}, {CITY: None, ADDRESS1: None}, {CITY: None})
     content = fill(bench, run, {(2, CITY): "Salem", (3, CITY): "Salem"})

@@ -19,6 +19,7 @@ from flows.results.opening import LIMIT
 from flows.runs.keys import results
 from flows.runs.sealing import Plain, SealedUnreadableError
 from tests import keys
+from tests.builders import quick
 from tests.night import BANK, NOON, Bench, local_bench
 
 HEAD = "cuid,last_4,url,expiration_date,error\n"
@@ -100,7 +101,7 @@ def test_a_name_is_only_a_name(bench: Bench, tmp_path: Path) -> None:
     assert outside == set(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", NO_KEYS)
+@pytest.mark.parametrize("name", quick(1, list(NO_KEYS)))
 def test_a_name_that_is_no_key_is_told_and_stops_nothing(
     bench: Bench, tmp_path: Path, name: bytes
 ) -> None:

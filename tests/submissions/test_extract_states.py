@@ -210,6 +210,7 @@ def test_a_corrected_file_of_a_name_that_was_never_committed_passes_without_a_ga
     assert {"committed", "replaced"} == {one.state for one in extract_states(bench.context)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("same_name", ["hold", "replace"])
 def test_an_unchanged_portfolio_is_a_new_run_on_another_date_and_done_on_its_own(
     tmp_path: Path, same_name: str

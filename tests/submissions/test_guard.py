@@ -235,6 +235,7 @@ def test_an_issuer_may_have_such_an_extract_refused_or_sent(tmp_path: Path) -> N
     assert {"a", "b"} == sending.sent(sending.night())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seen_before", "twice"), quick(1, [("suppress", 0), ("send", 1)]))
 def test_a_card_that_somebody_sent_twice_is_counted_and_marked_while_both_are_active(
     tmp_path: Path, seen_before: str, twice: int

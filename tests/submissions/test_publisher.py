@@ -76,7 +76,7 @@ def committed(bench: Bench) -> bool:
 @pytest.mark.parametrize(
     ("operation", "error"),
     quick(
-        2,
+        1,
         [
             ("create", StoreBusyError(place="x", code="503")),
             ("open", ObjectDamagedError(key="x")),

@@ -42,6 +42,7 @@ from flows.submissions.submit import (
 )
 from schemas.manifest import Selection
 from schemas.rules import RECIPE
+from tests.builders import quick
 from tests.memory import KilledError, MemorySealer, MemoryStore
 from tests.memory_bench import MemoryBench, memory_bench
 from tests.night import BANK, DAY, NOON
@@ -274,7 +275,7 @@ def test_a_refusal_that_cannot_be_recorded_is_the_error_that_is_told() -> None:
         bench.submit(extract)
 
 
-@pytest.mark.parametrize("otherwise", ["", "sha256", "counts", "reasons"])
+@pytest.mark.parametrize("otherwise", quick(2, ["", "counts", "sha256", "reasons"]))
 def test_a_run_with_another_outcome_than_the_approved_one_is_not_committed(otherwise: str) -> None:
     approved = memory_bench()
     manifest = approved.submit(approved.drop(20, bad=0.2)).manifest
@@ -595,7 +596,7 @@ def sent(**settings: Any) -> tuple[MemoryBench, str]:
     return bench, bench.submit(bench.drop(6)).manifest.run
 
 
-@pytest.mark.parametrize("cancelled", [0, 1, 2])
+@pytest.mark.parametrize("cancelled", quick(2, [1, 0, 2]))
 def test_a_new_run_of_chunks_that_wait_is_refused(cancelled: int) -> None:
     bench, run = sent()
     for number in range(1, cancelled + 1):
