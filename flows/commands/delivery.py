@@ -16,7 +16,7 @@ from flows.steps import RECEIPT, Sentence, Step
 from flows.wiring import wire
 
 with on_first_use():
-    from flows.operations import delivered_so_far, delivery_handover, receivers
+    from flows.operations import delivered_so_far, delivery, delivery_handover, receivers
     from flows.runs import context as contexts
     from flows.runs import delivered
     from schemas import handover, records
@@ -126,7 +126,7 @@ def _delivered(
     codes = [each.error.exit_code for each in outcomes if each.error is not None]
     codes += [NOT_HANDED_OVER for each in outcomes if each.problem and each.error is None]
     next_step = _next_step(context, outcomes)
-    if dry_run and any(each.delivered.fresh for each in outcomes):
+    if dry_run and any(each.delivered.fresh or each.delivered.finished for each in outcomes):
         # there is nothing to confirm yet
         named = outcomes[0].receiver if len(outcomes) == 1 else handover.DEFAULT
         next_step = Step("deliver", context.issuer.issuer, _argument(named))
@@ -169,10 +169,10 @@ def _lines(
     """Yield what is to be said of a receiver."""
     name = _name(context.issuer.issuer, outcome.receiver)
     done = outcome.delivered
-    would_be = dry_run and done.fresh
+    would_be = dry_run and (done.fresh or done.finished)
     if done.record is not None:
         id_ = delivered.DeliveryId(outcome.receiver, done.number)
-        state = "would be written" if would_be else _state(done.fresh)
+        state = _state(done, would_be=would_be)
         if delivered.is_confirmed(context.adapters.store, context.issuer.issuer, id_):
             state = "taken, which confirms it"
         yield _marked(_counts(name, done.number, done.record, state), dry_run)
@@ -186,8 +186,13 @@ def _lines(
         yield f"{name}: not handed over yet, and tried again by itself: {outcome.problem}"
 
 
-def _state(fresh: bool) -> str:
-    return "written" if fresh else "not confirmed yet, nothing new since"
+def _state(done: delivery.Delivered, *, would_be: bool) -> str:
+    would = "would be " if would_be else ""
+    if done.fresh:
+        return f"{would}written"
+    if done.finished:
+        return f"{would}finished, since its command had ended before its files were written"
+    return "not confirmed yet, nothing new since"
 
 
 def _counts(name: str, number: int, record: records.Delivery, state: str) -> str:

@@ -89,13 +89,14 @@ class DeliveredMeanwhileError(TryAgainError):
 class Delivered(NamedTuple):
     """The delivery to be confirmed, if any, its number, and whether it is `fresh`.
 
-    `doubts` are receipts that name other bytes.
+    `doubts` are receipts that name other bytes. `finished`: files of it were missing.
     """
 
     record: Delivery | None = None
     number: int = 0
     fresh: bool = False
     doubts: tuple[str, ...] = ()
+    finished: bool = False
 
 
 class LinksNow(NamedTuple):
@@ -223,11 +224,12 @@ def _write(
     handed_over = _handed_over(context, settings_of(context.issuer, receiver), contents, is_lacking)
     if not is_same and not add_next(store, chain_of(issuer, receiver), number, record):
         raise DeliveredMeanwhileError(issuer=issuer, number=number)
+    is_finished = is_same and any(map(is_lacking, handed_over))
     for name, content in handed_over.items():
         store.create(folder + name, content)
     if is_same and books.last is not None:
         record = books.last
-    return Delivered(record, number, not is_same, books.doubts)
+    return Delivered(record, number, not is_same, books.doubts, is_finished)
 
 
 def _is_same(books: DeliveredSoFar, record: Delivery) -> bool:

@@ -34,6 +34,8 @@ from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import prefetch
 from schemas.breaks import FOREIGN_FILE, KINDS, NO_LINK, UNKNOWN_CUID, BreakKind
 
+LATE = "Leave the file, and ask the partner why it comes so late."
+
 
 class IngestedFile(NamedTuple):
     """One ingested result file: its runs, its rows, how many (`lost`) belong to no sent row."""
@@ -69,17 +71,20 @@ class IngestedFile(NamedTuple):
         if self.lost:
             why = wrong or self._why_lost(purged)
             wrong = f"{self.lost} of {self.rows} rows belong to no sent row ({why})"
-            advice = str(self._lost_kind.then)
+            advice = LATE if self._purged_runs(purged) else str(self._lost_kind.then)
             then = advice if self.lost == self.rows else then or advice
         return f"{mask_key(self.result.entry.key)}: {wrong}. {then}"
 
     def _why_lost(self, purged: Set[str]) -> str:
-        named = purged & {run for run, _ in named_in(self.result.entry.key)}
+        named = self._purged_runs(purged)
         if named:
             return f"run {min(named)} is purged"
         if self.lost_as in ("", UNKNOWN_CUID, FOREIGN_FILE):
             return "no run of this issuer sent them"
         return self._lost_kind.meaning.rstrip(".")
+
+    def _purged_runs(self, purged: Set[str]) -> Set[str]:
+        return purged & {run for run, _ in named_in(self.result.entry.key)}
 
     @property
     def _lost_kind(self) -> BreakKind:

@@ -44,6 +44,26 @@ def test_a_delivery_is_tried_written_confirmed_and_then_there_is_nothing_new(
     assert [0] * 6 == [one.exit_code for one in told]
 
 
+def test_a_delivery_whose_files_are_missing_is_finished_before_it_is_confirmed(
+    tmp_path: Path,
+) -> None:
+    bench = bank(tmp_path)
+    bench.answer()
+    bench.ingest()
+    deliver(Context(tmp_path), "bank")
+    (tmp_path / "store/bank/deliveries/000001/links.csv").unlink()
+
+    rehearsed = deliver(Context(tmp_path), "bank", dry_run=True)
+    done = deliver(Context(tmp_path), "bank")
+
+    assert "delivery 1 would be finished, since its command had ended" in rehearsed.lines[0]
+    assert "delivery 1 finished, since its command had ended" in done.lines[0]
+    assert ["cardlink deliver bank", "cardlink deliver bank --confirm 1 --reason RECEIPT"] == [
+        str(rehearsed.next_step),
+        str(done.next_step),
+    ]
+
+
 def test_a_confirmation_without_a_reason_is_refused(tmp_path: Path) -> None:
     bench = bank(tmp_path)
     bench.answer()

@@ -256,7 +256,7 @@ def test_a_late_result_of_a_purged_run_is_a_break_that_says_so(tmp_path: Path) -
     done = old.ingest()
 
     assert ((), 1) == (done.reports, len(done.breaks))
-    assert f"run {run} is purged" in done.breaks[0]
+    assert f"run {run} is purged). Leave the file" in done.breaks[0]
 
 
 def test_delivered_links_go_with_the_ledgers_term_and_the_records_of_the_deliveries_stay(
