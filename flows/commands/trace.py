@@ -51,20 +51,7 @@ def trace(context: Context, cuid: str, *, issuer: str = "", url: bool = False) -
     """
     cardholder_trace.refuse_card_number(cuid)
 
-    def of_issuer(name: str) -> list[_Known]:
-        settings = load_issuer(context.folder, name)
-        adapters = edges(settings, context.folder)
-        known = cardholder_trace.trace(adapters, name, cuid, urls=url)
-        today = business_date.local_day(now(), settings.time_zone)
-        of_issuer = book.read_book(adapters.store, name).of_cuid(cuid)
-        renewals = _renewals(context, of_issuer, cuid, known.attempts, today)
-        cards = cardholder_status.card_statuses(of_issuer, cuid, known.attempts, today, renewals)
-        act = erasure.erasure_of(adapters.store, name, cuid)
-        forgotten = f"{name} since {act.at:%Y-%m-%d %H:%M}" if act else ""
-        delivered = deliveries.history_of(of_issuer.stages.deliveries.changes, cuid)
-        return [_Known(known, cards, forgotten, delivered)]
-
-    known, unread = context.each(issuer, of_issuer)
+    known, unread = context.each(issuer, lambda name: [_known(context, name, cuid, urls=url)])
     attempts = list(chain.from_iterable(each.trace.attempts for each in known))
     for link in filter(None, (attempt.url for attempt in attempts)):
         spare(link)
@@ -86,6 +73,20 @@ def trace(context: Context, cuid: str, *, issuer: str = "", url: bool = False) -
     lines += list(_lines(attempts, cards, purged))
     lines += map(_delivery_line, delivered)
     return Result(facts, lines, _next_step(cards)).beside(unread)
+
+
+def _known(context: Context, issuer: str, cuid: str, *, urls: bool) -> _Known:
+    settings = load_issuer(context.folder, issuer)
+    adapters = edges(settings, context.folder)
+    known = cardholder_trace.trace(adapters, issuer, cuid, urls=urls)
+    today = business_date.local_day(now(), settings.time_zone)
+    of_cuid = book.read_book(adapters.store, issuer).of_cuid(cuid)
+    renewals = _renewals(context, of_cuid, cuid, known.attempts, today)
+    cards = cardholder_status.card_statuses(of_cuid, cuid, known.attempts, today, renewals)
+    act = erasure.erasure_of(adapters.store, issuer, cuid)
+    forgotten = f"{issuer} since {act.at:%Y-%m-%d %H:%M}" if act else ""
+    delivered = deliveries.history_of(of_cuid.stages.deliveries.changes, cuid)
+    return _Known(known, cards, forgotten, delivered)
 
 
 def _as_text(delivered: Mapping[str, Any]) -> dict[str, str | None]:

@@ -6,6 +6,7 @@ that records anything, which says so in the trail (`flows/runs/audit_trail.py`).
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from itertools import chain
 from typing import NamedTuple
 
 from flows.operations.audit_contents import Contents, judged_contents
@@ -163,19 +164,9 @@ class _Verification:
         known_runs = self._known.runs if self._known else {}
         wrong_keys = {finding.key for finding in wrong}
         self._contents = judged_contents(objects, issuer, wrong_keys, known_runs)
-        listed = objects.below(trail(issuer))
         records = sum(map(bool, self._stored.values()))
-        findings = [
-            *_end_findings(issuer, entries, head, checkpoint, records),
-            *entry_findings(entries.entries, listed, self._prover, self._proven_trail),
-            *(finding for finding in wrong if finding.what != NEVER_WRITTEN),
-            *self._contents.findings,
-        ]
-        left = [
-            finding
-            for finding in findings
-            if not (finding.what == UNPROVED and finding.key in entries.accepted)
-        ]
+        ends = _end_findings(issuer, entries, head, checkpoint, records)
+        left = self._without_accepted([*ends, *self._entry_findings(), *wrong])
         length = len(entries.entries)
         return Proof(
             entries=length,
@@ -195,6 +186,19 @@ class _Verification:
             proven_objects=objects.known,
             proven_at=self._known.at if self._known else None,
         )
+
+    def _entry_findings(self) -> Iterable[Finding]:
+        listed = self._objects.below(trail(self._issuer))
+        return entry_findings(self._trail.entries, listed, self._prover, self._proven_trail)
+
+    def _without_accepted(self, findings: Iterable[Finding]) -> list[Finding]:
+        """Return the findings that count, with those about contents."""
+        written = (finding for finding in findings if finding.what != NEVER_WRITTEN)
+        return [
+            finding
+            for finding in chain(written, self._contents.findings)
+            if not (finding.what == UNPROVED and finding.key in self._trail.accepted)
+        ]
 
     def _wrong_objects(self, purge: "_Purges") -> list[Finding]:
         """Return what is not as the trail names it, and was not purged."""

@@ -37,7 +37,7 @@ from flows.runs.told import TOLD_ROWS
 from flows.runs.transactions import kept_reports
 from schemas.ledger import SUBMITTED
 from schemas.manifest import LedgerPart
-from schemas.records import Acknowledgement, Approval, GivingUp, LinkKept
+from schemas.records import Acknowledgement, Approval, GivingUp, KeptLink, LinkKept, NamedCard
 
 _IDENTITY = ["row", "cuid", "name_check", "address_check"]
 Facts = Mapping[str, Any]
@@ -217,14 +217,29 @@ def _in_reports(store: Store, issuer: str, people: People) -> Iterator[Mention]:
 
 def _decisions(store: Store, issuer: str, cuids: frozenset[str]) -> Iterator[Mention]:
     """Yield the decisions that name cardholders, and the requests for them."""
-    for number, decision in enumerate(records(store, given_up(issuer), GivingUp), start=1):
-        own = [card._asdict() for card in decision.cards if card.holder in cuids]
+    given_ups = records(store, given_up(issuer), GivingUp)
+    yield from _naming(given_up(issuer), [(record, record.cards) for record in given_ups], cuids)
+    keeping = records(store, kept_links(issuer), LinkKept)
+    yield from _naming(kept_links(issuer), [(record, record.links) for record in keeping], cuids)
+    yield from _requests(store, issuer, cuids)
+
+
+def _naming(
+    folder: str,
+    decisions: Iterable[tuple[GivingUp | LinkKept, Sequence[NamedCard | KeptLink]]],
+    cuids: frozenset[str],
+) -> Iterator[Mention]:
+    """Yield the decisions below a folder that are about cardholders, with these cards alone."""
+    for number, (record, cards) in enumerate(decisions, start=1):
+        own = [card._asdict() for card in cards if card.holder in cuids]
         if own:
-            yield _decision(link(given_up(issuer), number), decision, own)
-    for number, stays in enumerate(records(store, kept_links(issuer), LinkKept), start=1):
-        own = [card._asdict() for card in stays.links if card.holder in cuids]
-        if own:
-            yield _decision(link(kept_links(issuer), number), stays, own)
+            facts = record.model_dump(mode="json")
+            shown = {name: facts[name] for name in ("at", "by", "reason", "what")}
+            yield Mention("decisions", link(folder, number), [{**shown, "cards": own}])
+
+
+def _requests(store: Store, issuer: str, cuids: frozenset[str]) -> Iterator[Mention]:
+    """Yield the requests for a second person's agreement that name cardholders."""
     for folder in store.keys(approvals(issuer), shallow=True):
         requests = records(store, folder.key, Approval)
         naming = (each for each in requests if _words_in(each.parameters) & cuids)
@@ -232,12 +247,6 @@ def _decisions(store: Store, issuer: str, cuids: frozenset[str]) -> Iterator[Men
         if request is not None:
             facts = {"line": request.line, "at": request.at.isoformat(), "by": request.by}
             yield Mention("approvals", folder.key, [facts])
-
-
-def _decision(key: str, record: GivingUp | LinkKept, cards: Sequence[Facts]) -> Mention:
-    facts = record.model_dump(mode="json")
-    shown = {name: facts[name] for name in ("at", "by", "reason", "what")}
-    return Mention("decisions", key, [{**shown, "cards": cards}])
 
 
 def _words_in(value: Any) -> set[str]:

@@ -57,18 +57,23 @@ def rows_of_file(context: IssuerContext, file: str, content: bytes) -> list[RowN
 
     A line that names none is reported by its number alone: it may hold anything.
     """
-    lines = [line.strip() for line in content.decode("utf-8-sig", "replace").splitlines()]
-    if lines and lines[0].lower().replace(" ", "") in HEADS:
-        lines[0] = ""
-    filled = {number: line for number, line in enumerate(lines, 1) if line}
+    lines = _lines(content)
     issuer = context.issuer.issuer
-    cuids = {line for line in filled.values() if not _is_row(line)}
+    cuids = {line for line in lines.values() if not _is_row(line)}
     by_cuid = _last_rows(context, cuids) if cuids else {}
-    named = {number: _rows(line, issuer, by_cuid) for number, line in filled.items()}
+    named = {number: _rows(line, issuer, by_cuid) for number, line in lines.items()}
     unknown = [number for number, rows in named.items() if not rows] if named else [1]
     if unknown:
         raise RowsFileError(file=file, issuer=issuer, lines=numbered(unknown))
     return list(dict.fromkeys(chain.from_iterable(named.values())))
+
+
+def _lines(content: bytes) -> dict[int, str]:
+    """Return the lines of a file that say something, by their number; a header says nothing."""
+    lines = [line.strip() for line in content.decode("utf-8-sig", "replace").splitlines()]
+    if lines and lines[0].lower().replace(" ", "") in HEADS:
+        lines[0] = ""
+    return {number: line for number, line in enumerate(lines, 1) if line}
 
 
 def _is_row(line: str) -> bool:
