@@ -109,7 +109,8 @@ def _confirm(
     )
     next_step = Step("worklist", issuer)
     if dry_run:
-        next_step = Step("deliver", issuer, _argument(receiver), confirm=number, reason=reason)
+        argument = _argument(context, receiver)
+        next_step = Step("deliver", issuer, argument, confirm=number, reason=reason)
     return Result(facts, [_marked(line, dry_run)], next_step)
 
 
@@ -128,8 +129,8 @@ def _delivered(
     next_step = _next_step(context, outcomes)
     if dry_run and any(each.delivered.fresh or each.delivered.finished for each in outcomes):
         # there is nothing to confirm yet
-        named = outcomes[0].receiver if len(outcomes) == 1 else handover.DEFAULT
-        next_step = Step("deliver", context.issuer.issuer, _argument(named))
+        argument = "" if len(outcomes) > 1 else _argument(context, outcomes[0].receiver)
+        next_step = Step("deliver", context.issuer.issuer, argument)
     return Result(facts, shown, next_step, max(codes, default=0))
 
 
@@ -143,7 +144,7 @@ def _next_step(
         is_open = done.record is not None and not outcome.problem
         id_ = delivered.DeliveryId(outcome.receiver, done.number)
         if is_open and not delivered.is_confirmed(context.adapters.store, issuer, id_):
-            named = _argument(outcome.receiver)
+            named = _argument(context, outcome.receiver)
             return Step("deliver", issuer, named, confirm=done.number, reason=RECEIPT)
     return None
 
@@ -217,12 +218,13 @@ def _place(
 
 
 def _name(issuer: str, receiver: str) -> str:
-    return f"{issuer} to {receiver}" if _argument(receiver) else issuer
+    return issuer if receiver == handover.DEFAULT else f"{issuer} to {receiver}"
 
 
-def _argument(receiver: str) -> str:
-    """Return a receiver as a command names it, "" for the default one."""
-    return "" if receiver == handover.DEFAULT else receiver
+def _argument(context: contexts.IssuerContext, receiver: str) -> str:
+    """Return a receiver as a command names it, "" for the default one where there is no other."""
+    is_only = len(receivers.receivers_of(context)) == 1
+    return "" if receiver == handover.DEFAULT and is_only else receiver
 
 
 def _marked(line: str, dry_run: bool) -> str:

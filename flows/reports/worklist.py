@@ -78,7 +78,7 @@ def worklist(
     work += unsent_corrections(store, name, committed)
     work += _refused_extracts(runs, committed)
     work += _days_without_extract(issuer, runs, committed, terms)
-    work += _deliveries(store, name)
+    work += _deliveries(store, issuer)
     work += _late_receipts(store, issuer, terms)
     work += _unfinished_erasures(store, name)
     work += _link_forms(name, forms, terms)
@@ -268,17 +268,18 @@ def _days_without_extract(
         )
 
 
-def _deliveries(store: Store, issuer: str) -> Iterator[Work]:
+def _deliveries(store: Store, issuer: Issuer) -> Iterator[Work]:
     """Yield the last delivery of links to each receiver, unless it is confirmed: it has not come
     there, or nobody has said that it has.
     """
-    for receiver in receivers_with_deliveries(store, issuer):
-        number, last = last_delivery(store, issuer, receiver)
-        if last is None or is_confirmed(store, issuer, DeliveryId(receiver, number)):
+    name = issuer.issuer
+    for receiver in receivers_with_deliveries(store, name):
+        number, last = last_delivery(store, name, receiver)
+        if last is None or is_confirmed(store, name, DeliveryId(receiver, number)):
             continue
-        folder = delivery_folder(issuer, number, receiver)
+        folder = delivery_folder(name, number, receiver)
         names = {entry.key.removeprefix(folder) for entry in store.keys(folder)}
-        work = _delivery(issuer, receiver, number, last, trouble_of(store, issuer, receiver))
+        work = _delivery(issuer, receiver, number, last, trouble_of(store, name, receiver))
         is_complete = names.issuperset(last.names)
         yield work if is_complete else work._replace(kind=kinds.UNFINISHED_DELIVERY)
 
@@ -301,10 +302,11 @@ def links_to_deliver(
 
 
 def _delivery(
-    issuer: str, receiver: str, number: int, last: Delivery, trouble: HandoverTrouble | None
+    issuer: Issuer, receiver: str, number: int, last: Delivery, trouble: HandoverTrouble | None
 ) -> Work:
     """Return what is to be done about a delivery that is not confirmed."""
     named = "" if receiver == DEFAULT else receiver
+    has_others = bool(issuer.deliveries.keys() - {DEFAULT})
     is_stuck = trouble is not None and bool(trouble.problem)
     note = ""
     if trouble is not None and is_stuck:
@@ -312,13 +314,13 @@ def _delivery(
     return Work(
         due=last.at,
         kind=kinds.NOT_HANDED_OVER if is_stuck else kinds.UNCONFIRMED,
-        issuer=issuer,
+        issuer=issuer.issuer,
         since=trouble.since if trouble is not None and is_stuck else last.at,
         rows=last.new + last.replaced + last.withdrawn,
         fields=(
             ("name", f"{named} {number:06d}".strip()),
             ("number", number),
-            ("receiver", named),
+            ("receiver", receiver if has_others else named),
         ),
         note=note,
     )

@@ -4,6 +4,7 @@ import pytest
 
 from flows.commands.context import Context
 from flows.commands.delivery import deliver
+from flows.commands.worklist import worklist
 from flows.runs.adapters import NoReasonError
 from tests.cli.test_reconcile import bank
 
@@ -61,6 +62,28 @@ def test_a_delivery_whose_files_are_missing_is_finished_before_it_is_confirmed(
     assert ["cardlink deliver bank", "cardlink deliver bank --confirm 1 --reason RECEIPT"] == [
         str(rehearsed.next_step),
         str(done.next_step),
+    ]
+
+
+def test_where_there_are_several_receivers_the_default_one_is_named_in_what_confirms(
+    tmp_path: Path,
+) -> None:
+    bench = bank(tmp_path)
+    bench.answer()
+    bench.ingest()
+    with (tmp_path / "bank.toml").open("a") as toml:
+        toml.write("[deliveries.default]\n[deliveries.crm]\n")
+
+    done = deliver(Context(tmp_path), "bank")
+    [first, *_] = [
+        line["first"]
+        for line in worklist(Context(tmp_path), "bank").facts["worklist"]
+        if line["kind"] == "links to confirm"
+    ]
+
+    assert ["cardlink deliver bank default --confirm 1 --reason RECEIPT"] * 2 == [
+        str(done.next_step),
+        first,
     ]
 
 
