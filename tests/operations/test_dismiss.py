@@ -214,8 +214,9 @@ def test_a_day_without_an_extract_is_dismissed_and_missed_again_once_that_is_tak
         record = dismiss(bench.context, day, "the issuer was closed")
         assert (day, record) == (record.key, dismiss(bench.context, day, "said twice"))
     dismissed = missed()
-    dismiss(bench.context, "2026-11-20", "it comes at noon", undo=True)
+    undone = dismiss(bench.context, "2026-11-20", "it comes at noon", undo=True)
 
+    assert ("taken back", "it comes at noon") == (undone.what, undone.reason)
     assert (["2026-11-18", "2026-11-19", "2026-11-20"], ["extract-missing"]) == before
     assert (([], []), (["2026-11-20"], ["extract-missing"])) == (dismissed, missed())
 

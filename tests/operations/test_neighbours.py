@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from flows.book.standing import NAMES
-from flows.operations import acknowledged_rows, acknowledgement, alerts
+from flows.operations import acknowledged_rows, acknowledgement, alerts, reread, reseal
 from flows.operations.audit import _Purges
 from flows.operations.audit_entries import CHANGED, NEVER_WRITTEN, REMOVED, Trail, TrailEntry
 from flows.operations.delivery_handover import FIRST_WAIT, LONGEST_WAIT, _note
@@ -221,6 +221,26 @@ def test_retention_took_what_was_named_up_to_the_last_time_it_removed_its_kind()
     took = [purges.took(finding, trail((moment, {finding.key: "a"}))) for moment in MOMENTS]
 
     assert [True, True, False] == took
+
+
+# Sealing again
+# --------------------------------------------------------------------------------------------------
+
+
+def test_chunks_are_sealed_again_under_a_number_that_no_attempt_used() -> None:
+    store = MemoryStore()
+    for number in (2, 7, 4):
+        store.create(f"resealed/{number}/c1.pgp", b"")
+    reseals = [SimpleNamespace(generation=number) for number in (1, 3)]
+    run = SimpleNamespace(store=store, keys=SimpleNamespace(resealed="resealed/"), reseals=reseals)
+
+    assert 8 == reseal._next_generation(cast(Any, run))
+
+
+def test_of_many_rows_that_come_out_otherwise_the_first_are_named() -> None:
+    rows = pl.Series(range(99, 0, -1))
+
+    assert [*range(1, reread.FIRST + 1)] == [*map(int, reread._first_rows(rows).split(", "))]
 
 
 # Deliveries, and who is given up

@@ -4,9 +4,12 @@ provable.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import polars as pl
 import pytest
@@ -16,25 +19,36 @@ from flows.operations.alert_history import watch
 from flows.operations.history import history
 from flows.operations.link_changes import CHANGED
 from flows.operations.metrics import write_metrics
-from flows.operations.purge import _delivered_links, plan_purge, purge
+from flows.operations.purge import (
+    DEAD,
+    _delivered_links,
+    _links_of_no_run,
+    _single_links,
+    _told_rows,
+    plan_purge,
+    purge,
+)
 from flows.operations.remediation import abandon
 from flows.reports.across import reconcile_runs
 from flows.reports.cardholder_trace import trace
 from flows.reports.rebuild import rebuild
 from flows.reports.verdicts import CLEAR
 from flows.runs.business_date import local_day
+from flows.runs.context import IssuerContext
 from flows.runs.errors import AbandonedError, LedgerPurgedError
 from flows.runs.identity import canonical
 from flows.runs.keys import keys_of
 from flows.runs.outbox import move, outboxes
 from flows.runs.single_links import answer_key
+from flows.runs.store import Entry
 from flows.submissions.prior_state import survey_cards
 from flows.submissions.submit import Submitted
 from schemas.records import Delivery, SingleAnswered, SingleAsked
 from schemas.tables import parquet
 from tests.builders import quick
+from tests.memory import DROPPED
 from tests.memory_bench import memory_bench
-from tests.night import BANK, Bench, local_bench
+from tests.night import BANK, NOON, Bench, local_bench
 from tests.operations.retention import (
     SOURCES,
     WEEK,
@@ -284,18 +298,50 @@ def test_delivered_links_go_with_the_ledgers_term_and_the_records_of_the_deliver
     assert records == {entry.key for entry in bench.store.keys("bank/deliveries/")}
 
 
-def test_delivered_links_go_from_the_moment_on_to_which_their_term_runs() -> None:
+@pytest.mark.parametrize(
+    ("listed", "keys"),
+    [
+        (_delivered_links, ["bank/deliveries/000001/links.csv"]),
+        (_told_rows, ["bank/acknowledgements/000001-01234567/rows.csv"]),
+        (_single_links, ["bank/single/1.json", answer_key("bank/single/1.json")]),
+    ],
+)
+def test_links_of_no_run_go_from_the_moment_on_to_which_their_term_runs(
+    listed: Callable[[IssuerContext, datetime], list[Entry]], keys: list[str]
+) -> None:
     bench = memory_bench()
-    key = "bank/deliveries/000001/links.csv"
-    bench.store.create(key, b"")
-    [entry] = bench.store.keys(key)
+    for key in keys:
+        bench.store.create(key, canonical(SingleAnswered(outcome="refused", at=NOON)))
 
-    due = [
-        _delivered_links(bench.context, entry.modified + timedelta(microseconds=late))
-        for late in (-1, 0, 1)
-    ]
+    due = [listed(bench.context, DROPPED + timedelta(microseconds=late)) for late in (-1, 0, 1)]
 
-    assert [[], [entry], [entry]] == due
+    assert [[], keys, keys] == [[entry.key for entry in entries] for entries in due]
+
+
+def test_a_purge_of_links_of_no_run_says_until_when_it_took_them() -> None:
+    bench = memory_bench(lambda: NOON + timedelta(days=YEAR))
+    days = {}
+    for number in (2, 3, 1):
+        key = f"bank/deliveries/{number:06d}/links.csv"
+        bench.store.create(key, b"")
+        days[key] = DROPPED + timedelta(days=number)
+        bench.store.objects[key] = (bench.store.objects[key][0]._replace(modified=days[key]), b"")
+
+    [lot] = _links_of_no_run(bench.context)
+
+    assert DROPPED + timedelta(days=3) == lot.record.since
+
+
+def test_what_a_dead_process_left_is_listed_once_it_is_older_than_a_day() -> None:
+    key = "bank/probe/0123456789abcdef/1"
+    cleaner = cast(Any, SimpleNamespace(hides=lambda: None, leftovers=lambda *_: []))
+
+    def listed(late: int) -> list[str]:
+        bench = memory_bench(lambda: DROPPED + DEAD + timedelta(microseconds=late))
+        bench.store.create(key, b"")
+        return [entry.key for entry in plan_purge(bench.context, cleaner).temporary]
+
+    assert [[], [], [key]] == [listed(late) for late in (-1, 0, 1)]
 
 
 def test_links_asked_for_from_no_run_go_with_the_ledgers_term_unless_nobody_knows_what_came_of_them(
