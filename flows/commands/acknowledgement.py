@@ -9,7 +9,7 @@ from flows.commands.form import Form
 from flows.commands.parameters import DryRun, Issuer, Number, Reason
 from flows.commands.result import Part, Place, Result
 from flows.errors import CardlinkError
-from flows.steps import Sentence
+from flows.steps import Sentence, Step
 from flows.wiring import wire
 
 with on_first_use():
@@ -55,12 +55,14 @@ def acknowledge(
             f"{issuer}: acknowledgement {confirm} confirmed by {confirmed.by}: {confirmed.reason}"
         )
         facts |= {"number": confirm, **confirmed.model_dump(mode="json")}
-        return Result(facts, [_marked(line, dry_run)])
+        recording = Step("acknowledge", issuer, confirm=confirm, reason=reason)
+        return Result(facts, [_marked(line, dry_run)], recording if dry_run else None)
     if issuer_context.issuer.acknowledgement is None:
         return Result({**facts, "told": []}, [f"{issuer}: {NOT_WANTED}"])
     facts_told, lines = tell(issuer_context, dry_run=dry_run)
     nothing = _marked(f"{issuer}: nothing new to tell the issuer", dry_run)
-    return Result({**facts, "told": facts_told}, lines or [nothing])
+    next_step = Step("acknowledge", issuer) if dry_run and lines else None
+    return Result({**facts, "told": facts_told}, lines or [nothing], next_step)
 
 
 def tell(

@@ -42,6 +42,13 @@ DONE: dict[sealed.Move, str] = {
     "released": "waiting for upload again",
     "cancelled": "cancelled for good, never sent",
 }
+# what no chunk is where there is nothing to record
+NONE_TO_MOVE: dict[sealed.Move, str] = {
+    "uploaded": "waits for its upload",
+    "held": "waits for its upload",
+    "released": "is on hold or marked as uploaded",
+    "cancelled": "waits for its upload or is on hold",
+}
 Chunks = Annotated[
     Sequence[Number], Field(help="Chunk numbers (default: every chunk this command can change).")
 ]
@@ -271,6 +278,8 @@ def _move(
         for chunk in moved
     ]
     line = f"{run}: {numbered([chunk.chunk.number for chunk in moved])} {DONE[move]}"
+    if not moved:
+        line = f"{run}: nothing to record, no chunk of it {NONE_TO_MOVE[move]}"
     title = f"{run}: what was recorded"
     if dry_run:
         line = f"dry run, nothing was recorded: {line}"
@@ -291,8 +300,6 @@ def _next_step(move: sealed.Move, issuer: str, dry_run: bool) -> Step:
 
 def numbered(numbers: Sequence[int]) -> str:
     """Name chunks by number, at most ten of them."""
-    if not numbers:
-        return "no chunks"
     first = ", ".join(map(str, numbers[:10]))
     more = f" and {len(numbers) - 10:,} more" if len(numbers) > 10 else ""
     return f"{'chunk' if len(numbers) == 1 else 'chunks'} {first}{more}"

@@ -99,6 +99,17 @@ def test_a_dry_run_of_the_outbox_says_what_would_be_noted_and_refuses_what_would
     assert bank.snapshot() == before
 
 
+def test_a_move_that_was_recorded_already_says_that_nothing_is_left_to_record(
+    run: str, tmp_path: Path
+) -> None:
+    cardlink(tmp_path, "outbox", "hold", run, *WHY)
+
+    repeated = cardlink(tmp_path, "outbox", "hold", run, *WHY)
+
+    assert 0 == repeated.exit_code
+    assert f"{run}: nothing to record, no chunk of it waits for its upload" in repeated.stdout
+
+
 def test_a_run_is_abandoned_and_the_extract_submitted_as_a_new_run(
     bank: Bench, run: str, tmp_path: Path
 ) -> None:
