@@ -32,7 +32,8 @@ def test_an_age_falls_into_the_step_it_has_reached(hours: int, step: str) -> Non
         (60, "1 h"),
         (24 * 60, "1 d"),
         (51 * 60, "2 d 3 h"),
-        (20 * 24 * 60 + 60, "20 d"),
+        (9 * 24 * 60 + 60, "9 d 1 h"),
+        (10 * 24 * 60 + 60, "10 d"),
     ],
 )
 def test_a_duration_is_said_as_people_say_it(minutes: int, text: str) -> None:
@@ -51,6 +52,10 @@ def test_a_link_expires_at_the_end_of_its_day(days: int, step: str) -> None:
     counted = by_expiry([(TODAY + timedelta(days=days), 5)], TODAY)
 
     assert [step] == [line["when"] for line in counted if line["links"]]
+
+
+def test_a_link_of_which_nobody_said_when_it_expires_is_in_the_last_step() -> None:
+    assert ("no date given", 5) == (EXPIRIES[-1], by_expiry([(None, 5)], TODAY)[-1]["links"])
 
 
 @given(
