@@ -24,6 +24,7 @@ from flows.errors import GateError, OperatorError
 from flows.operations.settings_in_force import in_words, settings_of, values_of
 from flows.operations.shown_facts import as_shown, departures
 from flows.redaction import redact, redacted
+from flows.runs.audit_trail import AuditTrail
 from flows.runs.chains import add_next, records
 from flows.runs.context import IssuerContext
 from flows.runs.identity import canonical, digest
@@ -53,7 +54,7 @@ class RequestChangedError(ApprovalError):
 
     message = "Request {number} was not carried out: {why}. Nothing was done."
     next_step = Sentence(
-        "Tell security, and see what else was changed: `{verify}`. Then run the command without "
+        "Tell security, and see what else was changed: {verify}. Then run the command without "
         "{approve} to make a new request.",
         verify=Step("audit verify", "ISSUER"),
         approve=Option("--approve"),
@@ -244,6 +245,7 @@ def _refuse_unfit(context: IssuerContext, number: str, stored: _Request, command
     """Refuse a request that cannot be carried out, for the reason that costs least to find."""
     reasons = (
         (ApprovalError, _spent(context, stored, command)),
+        (ApprovalError, _under_way(context, stored)),
         (RequestChangedError, _tampered(context, number, stored, command.signatures)),
         (ApprovalError, _out_of_date(context, stored, command)),
     )
@@ -268,6 +270,18 @@ def _spent(context: IssuerContext, stored: _Request, command: Command) -> Iterat
             f"{stored.first.actor} made it; a different person must carry it out, one whose name "
             "differs in more than case, punctuation and spaces"
         )
+
+
+def _under_way(context: IssuerContext, stored: _Request) -> Iterator[str]:
+    """Yield that somebody has begun to carry a request out, where that may still be so.
+
+    Who died before it was recorded has not used it up.
+    """
+    adapters = context.adapters
+    audit_trail = AuditTrail(adapters.store, adapters.actor, adapters.now, adapters.prover)
+    under_way = audit_trail.settle_gone(context.issuer.issuer)
+    if link(stored.place, len(stored.history) + 1) in under_way:
+        yield "somebody is carrying it out, or died doing so less than a quarter of an hour ago"
 
 
 def _is_signed(first: Approval, signatures: Signatures) -> bool:

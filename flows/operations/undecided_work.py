@@ -95,6 +95,7 @@ def _requests(context: IssuerContext) -> Iterator[Work]:
 
 def _request(issuer: str, request: OpenRequest) -> Work:
     record = request.record
+    reason = f" ({record.reason})" if record.reason else ""
     return Work(
         due=record.until,
         kind=kinds.REQUESTS,
@@ -103,7 +104,7 @@ def _request(issuer: str, request: OpenRequest) -> Work:
         fields=(("name", request.number),),
         step=request.step.adding(approve=request.number, actor=YOUR_NAME),
         note=(
-            f"{record.actor} requested it ({record.reason}); a different person runs the line, or "
+            f"{record.actor} requested it{reason}; a different person runs the line, or "
             f"lets it expire at {record.until:%Y-%m-%d %H:%M} UTC."
         ),
     )

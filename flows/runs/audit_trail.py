@@ -103,6 +103,13 @@ class AuditTrail:
                 self._begin(issuer)
             return self._add(issuer, objects, reason)
 
+    def settle_gone(self, issuer: str) -> Set[str]:
+        """Settle what processes that are gone have left; return the keys that the others have named
+        and not written yet.
+        """
+        with self._adding:
+            return self._begin(issuer)
+
     def settle(self) -> None:
         """Say that everything this process has named was written."""
         with self._adding:
@@ -207,24 +214,30 @@ class AuditTrail:
         kind = EVIDENCE.fullmatch if tail.last else is_named
         return tuple(key for key in named_keys(self._store, issuer) if kind(key))
 
-    def _begin(self, issuer: str) -> None:
-        """Find the end of the trail, and settle what processes that are gone have left there."""
+    def _begin(self, issuer: str) -> Set[str]:
+        """Find the end of the trail, and settle what processes that are gone have left there.
+
+        Return what those at work have named and not written.
+        """
         last, before = last_entry(self._store, issuer)
         self._tails[issuer] = tail = _Tail(last, before, last, last, COVERS if last else 0)
         unsettled = list(self._unsettled(issuer, tail))
+        under_way = set[str]()
         if not unsettled:
-            return
+            return under_way
         tail.settled = tail.said = unsettled[0][0] - 1
         named = set(chain.from_iterable(entry.objects.items() for _, entry in unsettled))
         lost = list[dict[str, str]]()
         for number, entry in unsettled:
             missing = self._not_written(entry, named)
             if missing and not self._is_over(entry):
+                under_way |= {key for key in missing if (key, "") not in named}
                 continue
             lost.append(missing)
             tail.settle(number)
         for missing in filter(None, lost):  # each takes back one time that a key was named
             tail.settle(self._add(issuer, missing))
+        return under_way
 
     def _unsettled(self, issuer: str, tail: _Tail) -> Iterator[tuple[int, AuditEntry]]:
         """Yield the entries that are not settled, with their numbers, as far as they are intact."""

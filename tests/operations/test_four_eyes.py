@@ -20,6 +20,7 @@ from flows.operations.four_eyes import (
     open_requests,
     request,
 )
+from flows.runs import audit_trail
 from flows.runs.audit_trail import audited
 from flows.runs.keys import approvals, corrections, extracts, results
 from flows.runs.store import StoreBusyError
@@ -124,6 +125,32 @@ def test_a_request_whose_carrying_out_could_not_be_recorded_can_be_carried_out(
         with pytest.raises(StoreBusyError):
             carried_out(bench, number)
 
+    assert "anna" == carried_out(bench, number)
+
+
+def test_a_request_whose_second_person_was_killed_before_it_was_recorded_is_not_called_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench, _ = bench_at(tmp_path)
+    number, _ = request(bench.context, command("anna"))
+    create = LocalStore.create
+    dead = list[str]()
+
+    def mortal(store: LocalStore, key: str, data: bytes) -> bool:
+        dead.extend([key] if key.startswith(approvals("bank")) else [])
+        if dead:
+            raise StoreBusyError(place=key, code="killed")
+        return create(store, key, data)
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(LocalStore, "create", mortal)
+        with pytest.raises(StoreBusyError):
+            carried_out(bench, number)
+
+    at_once = carried_out(bench, number)
+    monkeypatch.setattr(audit_trail, "is_gone", lambda _: True)
+
+    assert "somebody is carrying it out, or died doing so" in at_once
     assert "anna" == carried_out(bench, number)
 
 
