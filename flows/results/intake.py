@@ -160,7 +160,9 @@ def _attribute(
     forced = list[ByHand]()
     for number, (result, file) in enumerate(zip(batch.results, files, strict=True)):
         forced += result.forced(number, file.digest)
-    sent = index.candidates([file.name for file in files], claims, forced)
+    # as they were dropped: of a name that is kept in part only, the chunk may be left out
+    names = [result.entry.key.rpartition("/")[2] for result in batch.results]
+    sent = index.candidates(names, claims, forced)
     attributed = attribute_claims(files, claims, sent, rules, forced)
     return _without_erased(attributed, claims["claim"], erased) if erased else attributed
 

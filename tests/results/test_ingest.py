@@ -9,6 +9,8 @@ import pytest
 from flows.reports.rebuild import rebuild
 from flows.reports.verdicts import OUT_OF_BALANCE
 from flows.results import sent_rows
+from flows.results.dropped import result_files
+from flows.results.intake import examine
 from flows.runs.keys import keys_of
 from flows.runs.stored_runs import StoredRuns
 from flows.simulator.answer import Habits
@@ -192,6 +194,19 @@ def test_a_run_of_another_issuer_is_not_touched(tmp_path: Path) -> None:
     assert [one.state for one in StoredRuns(bench.store, "other").statuses()] == [
         "committed, to be uploaded"
     ]
+
+
+def test_a_result_is_known_by_its_name_as_it_was_dropped_also_where_the_name_is_kept_in_part(
+    tmp_path: Path,
+) -> None:
+    bench, run = sent(tmp_path)
+    bench.drop_result(b"cuid,last_4,url,expiration_date,error\n", f"{run}-00003 (2)".upper())
+    [dropped] = result_files(bench.store, "bank")
+
+    _, attributed = examine(bench.context, dropped)
+
+    assert run[-8:].upper() not in attributed.name
+    assert (run, 3) == attributed.named
 
 
 @pytest.mark.slow
