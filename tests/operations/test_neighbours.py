@@ -13,26 +13,41 @@ import polars as pl
 import pytest
 
 from flows.book.standing import NAMES
-from flows.operations import acknowledged_rows, acknowledgement, alerts, reread, reseal
+from flows.operations import (
+    acknowledged_rows,
+    acknowledgement,
+    alerts,
+    break_decisions,
+    delivery_handover,
+    reread,
+    reseal,
+    retention,
+    settings_in_force,
+    shown_facts,
+    summaries,
+)
 from flows.operations.audit import _Purges
 from flows.operations.audit_entries import CHANGED, NEVER_WRITTEN, REMOVED, Trail, TrailEntry
 from flows.operations.delivery_handover import FIRST_WAIT, LONGEST_WAIT, _note
-from flows.operations.due_acknowledgements import Due, _of_dismissed
+from flows.operations.due_acknowledgements import Due, _last_event, _of_dismissed
 from flows.operations.extract_alerts import _came_by, _is_due
 from flows.operations.giving_up import Which, _of_reasons
+from flows.reports.reconciled import Findings
 from flows.runs.chunks import OutboxChunk
 from flows.runs.context import Answer
 from flows.runs.delivered import trouble_of
+from flows.runs.events import ANSWERED
 from flows.runs.identity import canonical
 from flows.runs.run_status import Refusal
 from flows.runs.store import Entry
+from flows.runs.stored_run import StoredRun
 from flows.runs.trail_entries import COVERS, OLD
 from flows.submissions.extract_states import ExtractState
 from schemas.acknowledgement import REFUSED
 from schemas.manifest import ManifestChunk
 from schemas.records import AuditEntry, Dismissal, HandoverTrouble, Purged
 from tests.memory import MemoryStore
-from tests.memory_bench import memory_bench
+from tests.memory_bench import MemoryBench, memory_bench
 from tests.night import BANK, DAY, NOON
 
 SECOND = timedelta(seconds=1)
@@ -223,6 +238,70 @@ def test_retention_took_what_was_named_up_to_the_last_time_it_removed_its_kind()
     assert [True, True, False] == took
 
 
+# Retention, summaries
+# --------------------------------------------------------------------------------------------------
+
+ENTRIES = [Entry(f"o/{at:%S}", 1, at, "") for at in (NOON, NOON + SECOND, NOON - SECOND)]
+
+
+def test_a_run_that_was_never_committed_is_as_old_as_its_newest_object() -> None:
+    keys = SimpleNamespace(claims="claims/")
+    run = cast(Any, SimpleNamespace(end=None, store=MemoryStore(), keys=keys))
+
+    state = retention.state_of(memory_bench().context, run, ENTRIES)
+
+    assert NOON + SECOND == state.since
+
+
+def test_a_report_is_stale_once_a_result_is_newer_and_where_it_lists_not_all_breaks() -> None:
+    keys = cast(Any, SimpleNamespace(report=str, outcomes="o/", singles="s/"))
+
+    def reasons(more: int, last_is_notice: bool, written: datetime) -> list[str]:
+        breaks = [{"notice": False}, {"notice": last_is_notice}]
+        entries = [*ENTRIES[:1], Entry("summary.json", 1, written, "")]
+        summary = {"more_breaks": more, "breaks": breaks}
+        return list(retention._stale_report_reasons(keys, entries, summary))
+
+    newer = [bool(reasons(0, True, moment)) for moment in MOMENTS]
+    unlisted = [bool(reasons(*which, NOON)) for which in ((0, False), (1, True), (1, False))]
+
+    assert ([True, False, False], [False, False, True]) == (newer, unlisted)
+
+
+def test_a_summary_is_of_the_last_answer_and_of_the_last_thing_known_of_a_run() -> None:
+    answers = [{"at": entry.modified.isoformat(), "results": ["a"]} for entry in ENTRIES]
+    counts = SimpleNamespace(read=1, submitted=1, rejected=0)
+    manifest = SimpleNamespace(selection=None, counts=counts, chunks=(), run="r1")
+    events = {"committed": [], ANSWERED: answers}
+    run = cast(
+        Any, SimpleNamespace(id="r1", manifest=manifest, event_entries=ENTRIES, summary=None)
+    )
+    run.events = events.__getitem__
+
+    [answered] = summaries._answers(run)
+    [ended] = summaries._end_of(run, "")
+
+    assert NOON + SECOND == answered.since == ended.since == _last_event(run)
+
+
+def test_the_last_summary_is_that_of_the_highest_number() -> None:
+    store = MemoryStore()
+    for number in (2, 10, 3):
+        store.create(f"bank/summaries/{number:06d}.json", b"{}")
+
+    assert 10 == summaries._last_number(store, BANK)
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_changes_are_said_in_so_many_words_and_how_many_more_there_are(more: int) -> None:
+    facts = {f"n{number:02d}": 1 for number in range(shown_facts.MOST + more)}
+    changed = [cast(Any, f"n{number}") for number in range(settings_in_force.MOST + more)]
+
+    said = [shown_facts.departures({}, facts), settings_in_force.in_words(changed)]
+
+    assert [bool(more)] * 2 == [text.endswith("and 1 more") for text in said]
+
+
 # Sealing again
 # --------------------------------------------------------------------------------------------------
 
@@ -245,6 +324,57 @@ def test_of_many_rows_that_come_out_otherwise_the_first_are_named() -> None:
 
 # Deliveries, and who is given up
 # --------------------------------------------------------------------------------------------------
+
+
+def test_a_receiver_is_tried_again_from_the_moment_on_that_was_noted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    noted = {"number": 1, "since": NOON, "last": NOON, "tries": 1, "problem": "away"}
+    trouble = HandoverTrouble(**noted, not_before=NOON)
+    monkeypatch.setattr(delivery_handover, "trouble_of", lambda *_: trouble)
+
+    told = [
+        delivery_handover.hand_over(receiving(moment).context, "core", at_once=False)
+        for moment in MOMENTS
+    ]
+
+    assert ["away", "", ""] == told
+
+
+def test_a_receipt_is_late_from_the_end_of_its_hours_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    last = (1, SimpleNamespace(at=NOON - timedelta(hours=24)))
+    monkeypatch.setattr(delivery_handover, "last_delivery", lambda *_: last)
+
+    late = [[*delivery_handover.late_receipts(receiving(moment).context)] for moment in MOMENTS]
+
+    assert [0, 1, 1] == list(map(len, late))
+
+
+def receiving(now: datetime) -> MemoryBench:
+    """Return a bench with a receiver that has a day to confirm."""
+    receiver = {"receipt_within_hours": 24, "webhook": "https://core.example/links"}
+    return memory_bench(lambda: now, deliveries={"core": receiver})
+
+
+def test_a_chunk_without_any_result_can_be_given_up_from_a_day_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    named = ManifestChunk(number=1, name="c1", rows=1, bytes=1, sha256="")
+    clock = NOON - timedelta(days=14)
+    chunk = OutboxChunk("run-1", named, "uploaded", clock, clock)
+    run = SimpleNamespace(outbox=[chunk])
+    monkeypatch.setattr(StoredRun, "by_id", lambda *_: run)
+    findings = Findings((), pl.DataFrame(), pl.DataFrame({"chunk": [1], "row": [1]}))
+
+    def may_be_given_up(now: datetime) -> bool:
+        context = memory_bench(lambda: now, limits={"lost_after_days": 14}).context
+        try:
+            break_decisions._with_unanswered_chunk(context, "run-1", findings, "chunk 1")
+        except break_decisions.TooEarlyError:
+            return False
+        return True
+
+    assert [False, True, True] == list(map(may_be_given_up, MOMENTS))
 
 
 @pytest.mark.parametrize(
