@@ -299,7 +299,7 @@ def test_changes_are_said_in_so_many_words_and_how_many_more_there_are(more: int
 
     said = [shown_facts.departures({}, facts), settings_in_force.in_words(changed)]
 
-    assert [bool(more)] * 2 == [text.endswith("and 1 more") for text in said]
+    assert [bool(more)] * 2 == ["more" in text for text in said]
 
 
 # Sealing again
