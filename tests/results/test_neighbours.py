@@ -1,0 +1,186 @@
+"""Limits and precedence of what is made of results: the limit and its neighbours, the first and the
+last, by the functions that hold them and a few values in memory.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any, cast
+
+import polars as pl
+import pytest
+
+from flows.book.attempts import CANCELLED
+from flows.results import intake, lineage
+from flows.results.breaks import BROKEN_ROW, row_breaks
+from flows.results.decisions import SHOWN
+from flows.results.disputes import REASONS, conflicting_rows, given_up_rows
+from flows.results.error_text import DEPTH, _cuid_in, _identifier, _walk
+from flows.results.error_trees import _inner
+from flows.results.markers import read_markers
+from flows.results.masking import LONGEST, mask, mask_host
+from flows.results.problems import _words_of, describe
+from flows.results.row_states import _LAST, REFUSED, _last
+from flows.results.sent_rows import number_sent_rows
+from flows.runs.keys import ingested
+from schemas import breaks
+from schemas.ledger import AWAITING, ERROR, LINKED
+from tests.memory import DROPPED, MemoryStore
+from tests.results.outcomes import RUN, sent_rows
+
+SECOND = timedelta(seconds=1)
+
+
+# Rows after all attempts, and decisions
+# --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("attempts", "last"),
+    [
+        ([LINKED, AWAITING, REFUSED], AWAITING),
+        ([AWAITING, LINKED, CANCELLED], LINKED),
+        ([AWAITING, REFUSED], AWAITING),
+        ([ERROR, REFUSED, CANCELLED], REFUSED),
+        ([CANCELLED, CANCELLED], CANCELLED),
+    ],
+)
+def test_of_all_attempts_the_last_counts_that_has_or_awaits_a_link(
+    attempts: list[str], last: str
+) -> None:
+    rows = pl.DataFrame({"row": [1] * len(attempts), "state": pl.Series(attempts, dtype=_LAST)})
+
+    assert [(1, last)] == _last(rows).rows()
+
+
+def test_of_two_decisions_that_a_row_is_lost_the_last_one_counts() -> None:
+    sent = number_sent_rows(sent_rows(1))
+    [decision, *_] = REASONS
+    decided = pl.DataFrame({"spot": [1, 1], "decision": decision, "note": ["first", "last"]})
+    typed = decided.cast({"spot": sent.rows.schema["spot"]})
+
+    rows = given_up_rows(sent, sent.rows.clear().select("spot"), typed)
+
+    assert ["last"] == rows["message"].to_list()
+
+
+def test_a_conflict_is_of_the_last_file_that_answers_otherwise() -> None:
+    names = ["a.csv", "c.csv", "b.csv"]
+    of_row = {"spot": 1, "run": RUN, "chunk": 1, "row": 1, "cuid": "c", "last_4": "1"}
+    urls = [f"https://links.example/{name}" for name in names]
+    settled = pl.DataFrame({"result": names, "url": urls}).with_columns(
+        state=pl.lit(LINKED), **{name: pl.lit(value) for name, value in of_row.items()}
+    )
+    decided = pl.DataFrame(schema={"kind": pl.String, "spot": pl.Int32, "decision": pl.String})
+
+    [conflict] = conflicting_rows(settled, decided, ()).rows(named=True)
+
+    assert names[-1] == conflict["result"]
+
+
+def test_a_break_names_its_first_rows() -> None:
+    rows = [{"kind": breaks.LAST4_MISMATCH, "run": RUN, "chunk": 1, "row": at} for at in range(99)]
+
+    [told] = row_breaks(pl.DataFrame(rows[::-1], BROKEN_ROW))
+
+    assert f"chunk 1, rows {', '.join(map(str, range(SHOWN)))}" == told.place
+
+
+# Files
+# --------------------------------------------------------------------------------------------------
+
+
+def test_a_file_of_several_purged_runs_names_the_first() -> None:
+    runs = {"bank-20261119-00000001", "bank-20261120-00000002"}
+    key = f"bank/results/{'_'.join(sorted(runs))}-00001.csv"
+    file = cast(Any, SimpleNamespace(_purged_runs=lambda _: runs, lost_as="", result=key))
+
+    assert f"run {min(runs)} is purged" == intake.IngestedFile._why_lost(file, runs)
+
+
+def test_rows_of_no_run_are_those_of_the_first_run_and_lost_as_the_first_break_says() -> None:
+    rows = pl.DataFrame(
+        {"run": ["r1", "r2", None], "row": [1, None, None], "trouble": [None, "B", "A"]}
+    )
+
+    by_run = {
+        run: part["run"].to_list() for run, part in intake._by_run(rows, ["r1", "r2"]).items()
+    }
+
+    assert {"r1": ["r1", None], "r2": ["r2"]} == by_run
+    assert "A" == intake._lost_as(rows)
+
+
+def test_runs_come_before_those_they_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = [cast(Any, SimpleNamespace(id=f"r{number}")) for number in range(3)]
+    monkeypatch.setattr(lineage, "repeated_runs", lambda run: runs[: int(run.id[1:])][::-1])
+
+    assert ["r2", "r1", "r0"] == [run.id for run in lineage.newest_first(runs)]
+
+
+def test_markers_are_read_from_a_moment_on() -> None:
+    store = MemoryStore()
+    store.create(f"{ingested('bank')}x.json", b"{}")
+
+    read = [len(read_markers(store, "bank", DROPPED + late * SECOND)) for late in (-1, 0, 1)]
+
+    assert [1, 1, 0] == read
+
+
+def test_what_to_do_about_a_file_is_said_of_its_last_problem() -> None:
+    problems = ["file.line.truncated", "file.content.missing"]
+
+    said = [describe(problems)[1], describe(problems[::-1])[1]]
+
+    assert [_words_of(problem).then for problem in problems[::-1]] == said
+    assert said[0] != said[1]
+
+
+# Texts
+# --------------------------------------------------------------------------------------------------
+
+
+def test_a_text_is_kept_whole_up_to_its_longest() -> None:
+    words = "city " * (LONGEST // 5 - 1)
+
+    kept = [mask(words + end) for end in ("yes", "city?", "states")]
+
+    assert [f"{words}yes", f"{words}city?", f"{words}stat…"] == kept
+
+
+def test_a_host_is_kept_up_to_the_longest_text() -> None:
+    host = f"{'a' * (LONGEST - 8)}.example"
+
+    assert [LONGEST, True] == [len(host), mask_host(host) == host]
+    assert mask_host(f"a{host}") != f"a{host}"
+
+
+def test_an_object_within_words_is_from_its_first_bracket_to_its_last() -> None:
+    texts = ['no {"a": [1]} ok', 'no [{"a": 1}] ok', '{"a": [1]} ok', "no [1] ok"]
+
+    inner = [_inner(text) for text in texts]
+
+    assert ['{"a": [1]}', '[{"a": 1}]', '{"a": [1]}', "[1]"] == inner
+
+
+def test_a_number_may_be_a_cuid_up_to_forty_digits() -> None:
+    numbers = [10**40 - 1, 10**40, 10**40 + 1]
+
+    assert [True, True, False] == [_identifier(number) is not None for number in numbers]
+
+
+def test_a_tree_is_read_down_to_its_depth() -> None:
+    def nested(depth: int, leaf: object) -> object:
+        return leaf if not depth else [nested(depth - 1, leaf)]
+
+    depths = (DEPTH - 1, DEPTH, DEPTH + 1)
+
+    assert [True, True, False] == [bool(_cuid_in(nested(at, {"cuid": "c"}))) for at in depths]
+    assert [True, True, False] == [bool([*_walk(nested(at, "no"))]) for at in depths]
+
+
+def test_of_two_fields_that_are_spelled_alike_the_first_counts() -> None:
+    [fault, *_] = _walk({"message": "first", "Message": "second"})
+
+    assert "first" == fault.message
