@@ -44,7 +44,7 @@ from flows.runs.keys import acknowledgements, link
 from flows.runs.sealing import Sealer
 from flows.runs.store import Store, read_if_stored
 from flows.runs.stored_run import StoredRun
-from flows.runs.told import carry_on, confirmations, last_confirmed
+from flows.runs.told import DONE, carry_on, confirmations, last_confirmed
 from flows.runs.versions import read_document
 from flows.steps import Step
 from schemas.acknowledgement import (
@@ -63,7 +63,6 @@ JSON = "acknowledgement.json"
 CSV = "acknowledgement.csv"
 CORRECTIONS = "corrections.csv"
 REJECTS = "rejects.csv"
-DONE = "done.json"
 RECEIVED = "received"
 
 

@@ -825,6 +825,17 @@ UNFINISHED_DELIVERY = _kind(
         of_one_run=True,
     )
 )
+HALF_TOLD = _kind(
+    Kind(
+        "acknowledgements to finish",
+        OPERATOR,
+        "Recorded, and the command ended before the issuer could take it",
+        Step("acknowledge", Slot("issuer")),
+        "The next command that tells the issuer finishes it.",
+        noun="acknowledgement",
+        of_one_run=True,
+    )
+)
 NOT_RECEIVED = _kind(
     Kind(
         "acknowledgements to confirm",

@@ -24,6 +24,7 @@ from flows.results.dropped import files_to_ingest
 from flows.results.learned_forms import LearnedForm
 from flows.results.markers import stray_files
 from flows.results.masking import mask_key
+from flows.runs.chains import last_record
 from flows.runs.closings import chunk_of, place_of
 from flows.runs.delivered import (
     DeliveryId,
@@ -34,16 +35,17 @@ from flows.runs.delivered import (
     trouble_of,
 )
 from flows.runs.erased import is_interrupted, unfinished_erasures
+from flows.runs.keys import acknowledgements
 from flows.runs.run_status import Refusal
-from flows.runs.store import Store
+from flows.runs.store import Store, is_stored
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
-from flows.runs.told import first_unconfirmed
+from flows.runs.told import DONE, first_unconfirmed
 from schemas.actions import GATE_OF
 from schemas.breaks import DECISIONS, EXPLAINED, KINDS, LOST, RESULT_SHORT
 from schemas.handover import DEFAULT
 from schemas.issuer import Issuer
-from schemas.records import Delivery, HandoverTrouble
+from schemas.records import Acknowledgement, Delivery, HandoverTrouble
 
 MAY_BE_COPIED = timedelta(minutes=1)  # since its last write, a file may be under way
 
@@ -79,6 +81,7 @@ def worklist(
     work += _refused_extracts(runs, committed)
     work += _days_without_extract(issuer, runs, committed, terms)
     work += _deliveries(store, issuer)
+    work += _half_told(store, issuer)
     work += _late_receipts(store, issuer, terms)
     work += _unfinished_erasures(store, name)
     work += _link_forms(name, forms, terms)
@@ -324,6 +327,23 @@ def _delivery(
         ),
         note=note,
     )
+
+
+def _half_told(store: Store, issuer: Issuer) -> Iterator[Work]:
+    """Yield the last acknowledgement where its marker is missing, without which nobody takes it."""
+    prefix = acknowledgements(issuer.issuer)
+    number, last = last_record(store, prefix, Acknowledgement)
+    wants = issuer.acknowledgement is not None
+    if wants and last is not None and not is_stored(store, f"{prefix}{last.folder}{DONE}"):
+        yield Work(
+            due=last.at,
+            kind=kinds.HALF_TOLD,
+            issuer=issuer.issuer,
+            run=last.run,
+            rows=sum(last.rows.values()),
+            since=last.at,
+            fields=(("name", f"{number:06d}"),),
+        )
 
 
 def _late_receipts(store: Store, issuer: Issuer, terms: ReportTerms) -> Iterator[Work]:

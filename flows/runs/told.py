@@ -19,6 +19,7 @@ from flows.runs.store import Store, read_if_stored
 from flows.runs.versions import read_document
 from schemas.records import Acknowledgement
 
+DONE = "done.json"  # the record again, written last: whoever reads takes only folders that have it
 # a file that names rows, in the folder of an acknowledgement
 TOLD_ROWS = re.compile(
     r"/(?P<folder>\d{6}-[0-9a-f]{8}/)[a-z]+\.(csv|json)(\.pgp)?(?<!/done\.json)$"

@@ -384,6 +384,23 @@ def test_a_forgotten_cardholder_is_in_no_file_that_told_of_them(tmp_path: Path) 
     assert (2, []) == (len(texts), [text for text in texts if b"C-3" in text])
 
 
+def test_an_acknowledgement_without_its_mark_is_a_line_of_the_worklist_until_it_has_it(
+    tmp_path: Path,
+) -> None:
+    bench = submitted(tmp_path)
+    [told] = acknowledge(bench.context)
+    (tmp_path / "store" / f"{PREFIX}{told.record.folder}done.json").unlink()
+
+    def to_finish() -> list[str]:
+        work = reconcile_runs(bench.context)["worklist"]
+        return [line["first"] for line in work if line["kind"] == "acknowledgements to finish"]
+
+    lacking = to_finish()
+    acknowledge(bench.context)
+
+    assert (["cardlink acknowledge bank"], []) == (lacking, to_finish())
+
+
 def test_a_late_receipt_is_a_line_of_the_worklist_with_the_number_to_confirm(
     tmp_path: Path,
 ) -> None:
