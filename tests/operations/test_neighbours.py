@@ -4,8 +4,7 @@ the last, by the functions that hold them and a few values in memory.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -17,37 +16,28 @@ from flows.operations import (
     acknowledged_rows,
     acknowledgement,
     alerts,
-    break_decisions,
-    delivery_handover,
-    reread,
-    reseal,
-    retention,
-    settings_in_force,
-    shown_facts,
-    summaries,
+    audit_contents,
 )
 from flows.operations.audit import _Purges
 from flows.operations.audit_entries import CHANGED, NEVER_WRITTEN, REMOVED, Trail, TrailEntry
-from flows.operations.delivery_handover import FIRST_WAIT, LONGEST_WAIT, _note
-from flows.operations.due_acknowledgements import Due, _last_event, _of_dismissed
+from flows.operations.due_acknowledgements import Due, _of_dismissed
 from flows.operations.extract_alerts import _came_by, _is_due
-from flows.operations.giving_up import Which, _of_reasons
-from flows.reports.reconciled import Findings
 from flows.runs.chunks import OutboxChunk
-from flows.runs.context import Answer
-from flows.runs.delivered import trouble_of
-from flows.runs.events import ANSWERED
 from flows.runs.identity import canonical
+from flows.runs.keys import keys_of
 from flows.runs.run_status import Refusal
 from flows.runs.store import Entry
-from flows.runs.stored_run import StoredRun
 from flows.runs.trail_entries import COVERS, OLD
 from flows.submissions.extract_states import ExtractState
 from schemas.acknowledgement import REFUSED
 from schemas.manifest import ManifestChunk
-from schemas.records import AuditEntry, Dismissal, HandoverTrouble, Purged
+from schemas.records import (
+    AuditEntry,
+    Dismissal,
+    Purged,
+)
 from tests.memory import MemoryStore
-from tests.memory_bench import MemoryBench, memory_bench
+from tests.memory_bench import memory_bench
 from tests.night import BANK, DAY, NOON
 
 SECOND = timedelta(seconds=1)
@@ -128,6 +118,27 @@ def test_overdue_chunks_are_told_with_the_age_of_the_oldest() -> None:
     [cause] = alerts._overdue_causes(memory_bench().context, run)
 
     assert "3 chunks without a result, the oldest for 9 d" in cause.text
+
+
+def test_a_file_that_answers_a_row_otherwise_is_found_where_its_bytes_are_others() -> None:
+    answers = [("linked", "https://links.example/1"), ("linked", "https://links.example/2")]
+    files = [
+        SimpleNamespace(
+            name=name, settled=pl.DataFrame({"row": [1], "state": [state], "url": [url]})
+        )
+        for name in ("same.csv", "other.csv")
+        for state, url in answers
+    ]
+    files.append(SimpleNamespace(name="again.csv", settled=files[0].settled))
+    outcomes = SimpleNamespace(chunks=list, of=lambda _: files)
+    run = SimpleNamespace(
+        outcomes=outcomes, closed_breaks=(), keys=keys_of("bank-20261120-00000000")
+    )
+    ingested = {"same.csv": ["1", "1"], "other.csv": ["1", "2"], "again.csv": ["1", "2"]}
+
+    found = [*audit_contents._answer_findings(cast(Any, run), ingested)]
+
+    assert ["bank/results/other.csv"] == [finding.key for finding in found]
 
 
 class _Runs:
@@ -236,178 +247,3 @@ def test_retention_took_what_was_named_up_to_the_last_time_it_removed_its_kind()
     took = [purges.took(finding, trail((moment, {finding.key: "a"}))) for moment in MOMENTS]
 
     assert [True, True, False] == took
-
-
-# Retention, summaries
-# --------------------------------------------------------------------------------------------------
-
-ENTRIES = [Entry(f"o/{at:%S}", 1, at, "") for at in (NOON, NOON + SECOND, NOON - SECOND)]
-
-
-def test_a_run_that_was_never_committed_is_as_old_as_its_newest_object() -> None:
-    keys = SimpleNamespace(claims="claims/")
-    run = cast(Any, SimpleNamespace(end=None, store=MemoryStore(), keys=keys))
-
-    state = retention.state_of(memory_bench().context, run, ENTRIES)
-
-    assert NOON + SECOND == state.since
-
-
-def test_a_report_is_stale_once_a_result_is_newer_and_where_it_lists_not_all_breaks() -> None:
-    keys = cast(Any, SimpleNamespace(report=str, outcomes="o/", singles="s/"))
-
-    def reasons(more: int, last_is_notice: bool, written: datetime) -> list[str]:
-        breaks = [{"notice": False}, {"notice": last_is_notice}]
-        entries = [*ENTRIES[:1], Entry("summary.json", 1, written, "")]
-        summary = {"more_breaks": more, "breaks": breaks}
-        return list(retention._stale_report_reasons(keys, entries, summary))
-
-    newer = [bool(reasons(0, True, moment)) for moment in MOMENTS]
-    unlisted = [bool(reasons(*which, NOON)) for which in ((0, False), (1, True), (1, False))]
-
-    assert ([True, False, False], [False, False, True]) == (newer, unlisted)
-
-
-def test_a_summary_is_of_the_last_answer_and_of_the_last_thing_known_of_a_run() -> None:
-    answers = [{"at": entry.modified.isoformat(), "results": ["a"]} for entry in ENTRIES]
-    counts = SimpleNamespace(read=1, submitted=1, rejected=0)
-    manifest = SimpleNamespace(selection=None, counts=counts, chunks=(), run="r1")
-    events = {"committed": [], ANSWERED: answers}
-    run = cast(
-        Any, SimpleNamespace(id="r1", manifest=manifest, event_entries=ENTRIES, summary=None)
-    )
-    run.events = events.__getitem__
-
-    [answered] = summaries._answers(run)
-    [ended] = summaries._end_of(run, "")
-
-    assert NOON + SECOND == answered.since == ended.since == _last_event(run)
-
-
-def test_the_last_summary_is_that_of_the_highest_number() -> None:
-    store = MemoryStore()
-    for number in (2, 10, 3):
-        store.create(f"bank/summaries/{number:06d}.json", b"{}")
-
-    assert 10 == summaries._last_number(store, BANK)
-
-
-@pytest.mark.parametrize("more", [0, 1])
-def test_changes_are_said_in_so_many_words_and_how_many_more_there_are(more: int) -> None:
-    facts = {f"n{number:02d}": 1 for number in range(shown_facts.MOST + more)}
-    changed = [cast(Any, f"n{number}") for number in range(settings_in_force.MOST + more)]
-
-    said = [shown_facts.departures({}, facts), settings_in_force.in_words(changed)]
-
-    assert [bool(more)] * 2 == ["more" in text for text in said]
-
-
-# Sealing again
-# --------------------------------------------------------------------------------------------------
-
-
-def test_chunks_are_sealed_again_under_a_number_that_no_attempt_used() -> None:
-    store = MemoryStore()
-    for number in (2, 7, 4):
-        store.create(f"resealed/{number}/c1.pgp", b"")
-    reseals = [SimpleNamespace(generation=number) for number in (1, 3)]
-    run = SimpleNamespace(store=store, keys=SimpleNamespace(resealed="resealed/"), reseals=reseals)
-
-    assert 8 == reseal._next_generation(cast(Any, run))
-
-
-def test_of_many_rows_that_come_out_otherwise_the_first_are_named() -> None:
-    rows = pl.Series(range(99, 0, -1))
-
-    assert [*range(1, reread.FIRST + 1)] == [*map(int, reread._first_rows(rows).split(", "))]
-
-
-# Deliveries, and who is given up
-# --------------------------------------------------------------------------------------------------
-
-
-def test_a_receiver_is_tried_again_from_the_moment_on_that_was_noted(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    noted = {"number": 1, "since": NOON, "last": NOON, "tries": 1, "problem": "away"}
-    trouble = HandoverTrouble(**noted, not_before=NOON)
-    monkeypatch.setattr(delivery_handover, "trouble_of", lambda *_: trouble)
-
-    told = [
-        delivery_handover.hand_over(receiving(moment).context, "core", at_once=False)
-        for moment in MOMENTS
-    ]
-
-    assert ["away", "", ""] == told
-
-
-def test_a_receipt_is_late_from_the_end_of_its_hours_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    last = (1, SimpleNamespace(at=NOON - timedelta(hours=24)))
-    monkeypatch.setattr(delivery_handover, "last_delivery", lambda *_: last)
-
-    late = [[*delivery_handover.late_receipts(receiving(moment).context)] for moment in MOMENTS]
-
-    assert [0, 1, 1] == list(map(len, late))
-
-
-def receiving(now: datetime) -> MemoryBench:
-    """Return a bench with a receiver that has a day to confirm."""
-    receiver = {"receipt_within_hours": 24, "webhook": "https://core.example/links"}
-    return memory_bench(lambda: now, deliveries={"core": receiver})
-
-
-def test_a_chunk_without_any_result_can_be_given_up_from_a_day_on(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    named = ManifestChunk(number=1, name="c1", rows=1, bytes=1, sha256="")
-    clock = NOON - timedelta(days=14)
-    chunk = OutboxChunk("run-1", named, "uploaded", clock, clock)
-    run = SimpleNamespace(outbox=[chunk])
-    monkeypatch.setattr(StoredRun, "by_id", lambda *_: run)
-    findings = Findings((), pl.DataFrame(), pl.DataFrame({"chunk": [1], "row": [1]}))
-
-    def may_be_given_up(now: datetime) -> bool:
-        context = memory_bench(lambda: now, limits={"lost_after_days": 14}).context
-        try:
-            break_decisions._with_unanswered_chunk(context, "run-1", findings, "chunk 1")
-        except break_decisions.TooEarlyError:
-            return False
-        return True
-
-    assert [False, True, True] == list(map(may_be_given_up, MOMENTS))
-
-
-@pytest.mark.parametrize(
-    ("tries", "wait"),
-    [
-        (0, FIRST_WAIT),
-        (1, 2 * FIRST_WAIT),
-        (2, 4 * FIRST_WAIT),
-        (7, LONGEST_WAIT),
-        (5_000_000_000, LONGEST_WAIT),
-    ],
-)
-def test_a_receiver_is_tried_again_after_waits_that_double_up_to_the_longest(
-    tries: int, wait: timedelta
-) -> None:
-    context = memory_bench().context
-    earlier = HandoverTrouble(
-        number=1, since=NOON, last=NOON, tries=tries, problem="away", not_before=NOON
-    )
-
-    _note(context, "bank", 1, Answer(is_taken=False, problem="away"), earlier if tries else None)
-
-    trouble = trouble_of(context.adapters.store, BANK, "bank")
-    assert trouble is not None
-    assert NOON + wait == trouble.not_before
-
-
-def test_the_cards_of_runs_before_a_day_are_given_up_and_not_those_of_the_day() -> None:
-    lacking = pl.DataFrame({"run": "r1", "as_of": NEIGHBOURS, "reason": "city.missing.x"})
-
-    def meant(before: date | None) -> Sequence[date]:
-        which = Which(codes=frozenset({"city.missing.x"}), before=before)
-        return _of_reasons(lacking, which)["as_of"].to_list()
-
-    assert [*NEIGHBOURS[:1]] == meant(DAY)
-    assert [*NEIGHBOURS] == meant(None)

@@ -1,0 +1,313 @@
+"""Rules of time and of precedence about runs, their removal, deliveries and decisions: the moment
+itself and its neighbours, the first and the last, as in `test_neighbours.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from datetime import date, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any, cast
+
+import polars as pl
+import pytest
+
+from flows.operations import (
+    break_decisions,
+    delivery_handover,
+    erasing,
+    giving_up,
+    manual_attribution,
+    reread,
+    reseal,
+    retention,
+    settings_in_force,
+    shown_facts,
+    summaries,
+)
+from flows.operations.delivered_so_far import confirm
+from flows.operations.delivery_handover import FIRST_WAIT, LONGEST_WAIT, _note
+from flows.operations.due_acknowledgements import _last_event
+from flows.operations.giving_up import Which, _of_reasons
+from flows.reports.reconciled import Findings
+from flows.runs.chunks import OutboxChunk
+from flows.runs.context import Answer
+from flows.runs.delivered import DeliveryId, delivery_folder, delivery_key, trouble_of
+from flows.runs.errors import NotFoundError
+from flows.runs.events import ANSWERED
+from flows.runs.identity import canonical
+from flows.runs.store import Entry
+from flows.runs.stored_run import StoredRun
+from schemas.manifest import LedgerPart, ManifestChunk
+from schemas.records import (
+    Attribution,
+    Delivery,
+    HandoverTrouble,
+    RewrittenPart,
+)
+from tests.memory import MemoryStore
+from tests.memory_bench import MemoryBench, memory_bench
+from tests.night import BANK, DAY, NOON
+
+SECOND = timedelta(seconds=1)
+MOMENTS = (NOON - SECOND, NOON, NOON + SECOND)
+NEIGHBOURS = tuple(DAY + timedelta(days=days) for days in (-1, 0, 1))
+
+
+# Retention, summaries
+# --------------------------------------------------------------------------------------------------
+
+ENTRIES = [Entry(f"o/{at:%S}", 1, at, "") for at in (NOON, NOON + SECOND, NOON - SECOND)]
+
+
+def test_a_run_that_was_never_committed_is_as_old_as_its_newest_object() -> None:
+    keys = SimpleNamespace(claims="claims/")
+    run = cast(Any, SimpleNamespace(end=None, store=MemoryStore(), keys=keys))
+
+    state = retention.state_of(memory_bench().context, run, ENTRIES)
+
+    assert NOON + SECOND == state.since
+
+
+def test_a_report_is_stale_once_a_result_is_newer_and_where_it_lists_not_all_breaks() -> None:
+    keys = cast(Any, SimpleNamespace(report=str, outcomes="o/", singles="s/"))
+
+    def reasons(more: int, last_is_notice: bool, written: datetime) -> list[str]:
+        breaks = [{"notice": False}, {"notice": last_is_notice}]
+        entries = [*ENTRIES[:1], Entry("summary.json", 1, written, "")]
+        summary = {"more_breaks": more, "breaks": breaks}
+        return list(retention._stale_report_reasons(keys, entries, summary))
+
+    newer = [bool(reasons(0, True, moment)) for moment in MOMENTS]
+    unlisted = [bool(reasons(*which, NOON)) for which in ((0, False), (1, True), (1, False))]
+
+    assert ([True, False, False], [False, False, True]) == (newer, unlisted)
+
+
+def test_a_summary_is_of_the_last_answer_and_of_the_last_thing_known_of_a_run() -> None:
+    answers = [{"at": entry.modified.isoformat(), "results": ["a"]} for entry in ENTRIES]
+    counts = SimpleNamespace(read=1, submitted=1, rejected=0)
+    manifest = SimpleNamespace(selection=None, counts=counts, chunks=(), run="r1")
+    events = {"committed": [], ANSWERED: answers}
+    run = cast(
+        Any, SimpleNamespace(id="r1", manifest=manifest, event_entries=ENTRIES, summary=None)
+    )
+    run.events = events.__getitem__
+
+    [answered] = summaries._answers(run)
+    [ended] = summaries._end_of(run, "")
+
+    assert NOON + SECOND == answered.since == ended.since == _last_event(run)
+
+
+def test_the_links_of_a_committed_run_keep_its_ledger_until_the_last_of_them_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    keys = SimpleNamespace(manifest="m", report=str, outcomes="o/", singles="s/")
+    entries = [Entry(key, 1, NOON, "") for key in ("m", "summary.json")]
+    summary = {"more_breaks": 0, "breaks": []}
+    run = SimpleNamespace(outbox=[], keys=keys, events=list, summary=summary, closed_breaks=())
+    monkeypatch.setattr(retention, "_awaiting_rows", lambda _: {})
+    monkeypatch.setattr(retention, "_open_breaks", lambda *_: [])
+    monkeypatch.setattr(retention, "_links_until", lambda *_: iter(NEIGHBOURS[::-1]))
+
+    assert NEIGHBOURS[-1] == retention._committed_state(cast(Any, run), entries).links_until
+
+
+def test_a_part_of_a_ledger_is_written_anew_under_a_name_that_no_record_has() -> None:
+    ledger = pl.DataFrame({"row": [1], "cuid_made": [True], "reasons": [["|x"]]})
+    part = LedgerPart(name="l.parquet", rows=1, sha256="")
+    earlier = {part.name: RewrittenPart("l.parquet", "l-erased-3.parquet", "")}
+    keys = SimpleNamespace(ledger="ledger/")
+    run = SimpleNamespace(
+        store=MemoryStore(), keys=keys, rewritten_parts=earlier, ledger_part=lambda _: ledger
+    )
+
+    anew = erasing._rewritten(cast(Any, run), part, [1])
+
+    assert anew is not None
+    assert "l-erased-4.parquet" == anew.now
+
+
+def test_the_last_summary_is_that_of_the_highest_number() -> None:
+    store = MemoryStore()
+    for number in (2, 10, 3):
+        store.create(f"bank/summaries/{number:06d}.json", b"{}")
+
+    assert 10 == summaries._last_number(store, BANK)
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_changes_are_said_in_so_many_words_and_how_many_more_there_are(more: int) -> None:
+    facts = {f"n{number:02d}": 1 for number in range(shown_facts.MOST + more)}
+    changed = [cast(Any, f"n{number}") for number in range(settings_in_force.MOST + more)]
+
+    said = [shown_facts.departures({}, facts), settings_in_force.in_words(changed)]
+
+    assert [bool(more)] * 2 == ["more" in text for text in said]
+
+
+# Sealing again
+# --------------------------------------------------------------------------------------------------
+
+
+def test_chunks_are_sealed_again_under_a_number_that_no_attempt_used() -> None:
+    store = MemoryStore()
+    for number in (2, 7, 4):
+        store.create(f"resealed/{number}/c1.pgp", b"")
+    reseals = [SimpleNamespace(generation=number) for number in (1, 3)]
+    run = SimpleNamespace(store=store, keys=SimpleNamespace(resealed="resealed/"), reseals=reseals)
+
+    assert 8 == reseal._next_generation(cast(Any, run))
+
+
+def test_of_many_rows_that_come_out_otherwise_the_first_are_named() -> None:
+    rows = pl.Series(range(99, 0, -1))
+
+    assert [*range(1, reread.FIRST + 1)] == [*map(int, reread._first_rows(rows).split(", "))]
+
+
+# Deliveries, and who is given up
+# --------------------------------------------------------------------------------------------------
+
+
+def test_a_receiver_is_tried_again_from_the_moment_on_that_was_noted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    noted = {"number": 1, "since": NOON, "last": NOON, "tries": 1, "problem": "away"}
+    trouble = HandoverTrouble(**noted, not_before=NOON)
+    monkeypatch.setattr(delivery_handover, "trouble_of", lambda *_: trouble)
+
+    told = [
+        delivery_handover.hand_over(receiving(moment).context, "core", at_once=False)
+        for moment in MOMENTS
+    ]
+
+    assert ["away", "", ""] == told
+
+
+def test_a_receipt_is_late_from_the_end_of_its_hours_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    last = (1, SimpleNamespace(at=NOON - timedelta(hours=24)))
+    monkeypatch.setattr(delivery_handover, "last_delivery", lambda *_: last)
+
+    late = [[*delivery_handover.late_receipts(receiving(moment).context)] for moment in MOMENTS]
+
+    assert [0, 1, 1] == list(map(len, late))
+
+
+def receiving(now: datetime) -> MemoryBench:
+    """Return a bench with a receiver that has a day to confirm."""
+    receiver = {"receipt_within_hours": 24, "webhook": "https://core.example/links"}
+    return memory_bench(lambda: now, deliveries={"core": receiver})
+
+
+@pytest.mark.parametrize(("stored", "is_complete"), [("links.csv", False), ("links.json", True)])
+def test_a_delivery_is_complete_once_the_last_of_its_files_is_there(
+    monkeypatch: pytest.MonkeyPatch, stored: str, is_complete: bool
+) -> None:
+    bench = memory_bench(deliveries={"default": {"prefect_event": True}})
+    files = {"links.csv": "1", "links.json": "2"}
+    facts = {"after": 0, "at": NOON, "by": "anna", "new": 1, "replaced": 0, "withdrawn": 0}
+    record = Delivery.model_validate({**facts, "living": 1, "files": files})
+    id_ = DeliveryId("default", 1)
+    bench.store.create(delivery_key(BANK, id_), canonical(record))
+    bench.store.create(delivery_folder(BANK, 1) + stored, b"x")
+    posted = Answer(is_taken=False, problem="posted")
+    monkeypatch.setattr(delivery_handover, "_notice", lambda *_: b"")
+    monkeypatch.setattr(delivery_handover, "_announced", lambda *_: posted)
+
+    attempted = delivery_handover._attempt(bench.context, id_, record)
+    with nullcontext() if is_complete else pytest.raises(NotFoundError):
+        confirm(bench.context, 1, "they have it")
+
+    assert is_complete == (attempted is posted)
+
+
+def test_a_card_that_is_given_up_stands_as_its_newest_issue(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    issues = pl.DataFrame({"holder": "a", "last_4": "1", "standing": ["refused", "awaited"]})
+    monkeypatch.setattr(giving_up, "counted_cards", lambda _: issues)
+    book = cast(Any, SimpleNamespace(cards_undecided=lambda _: None))
+
+    assert ["awaited"] == giving_up._counted_once(book, DAY)["standing"].to_list()
+
+
+def test_of_a_row_that_was_decided_twice_the_last_decision_is_finished(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    facts = {"at": NOON, "by": "anna", "reason": "said so", "result": "x.csv", "digest": "1"}
+    attributed, withdrawn = (
+        Attribution(**facts, what=what, position=1, run="r1", row=1)
+        for what in ("attributed", "withdrawn")
+    )
+    nothing = SimpleNamespace(files=(), reports=())
+    ingested = iter([nothing])
+    monkeypatch.setattr(manual_attribution, "examine", lambda *_: (None, None))
+    monkeypatch.setattr(manual_attribution, "ingest", lambda _: next(ingested))
+    file = cast(Any, SimpleNamespace(decided=(attributed, withdrawn)))
+
+    manual_attribution._finished(memory_bench().context, file, attributed)
+    before = list(ingested)
+    ingested = iter([nothing])
+    manual_attribution._finished(memory_bench().context, file, withdrawn)
+
+    assert ([nothing], []) == (before, list(ingested))
+
+
+def test_a_chunk_without_any_result_can_be_given_up_from_a_day_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    named = ManifestChunk(number=1, name="c1", rows=1, bytes=1, sha256="")
+    clock = NOON - timedelta(days=14)
+    chunk = OutboxChunk("run-1", named, "uploaded", clock, clock)
+    run = SimpleNamespace(outbox=[chunk])
+    monkeypatch.setattr(StoredRun, "by_id", lambda *_: run)
+    findings = Findings((), pl.DataFrame(), pl.DataFrame({"chunk": [1], "row": [1]}))
+
+    def may_be_given_up(now: datetime) -> bool:
+        context = memory_bench(lambda: now, limits={"lost_after_days": 14}).context
+        try:
+            break_decisions._with_unanswered_chunk(context, "run-1", findings, "chunk 1")
+        except break_decisions.TooEarlyError:
+            return False
+        return True
+
+    assert [False, True, True] == list(map(may_be_given_up, MOMENTS))
+
+
+@pytest.mark.parametrize(
+    ("tries", "wait"),
+    [
+        (0, FIRST_WAIT),
+        (1, 2 * FIRST_WAIT),
+        (2, 4 * FIRST_WAIT),
+        (7, LONGEST_WAIT),
+        (5_000_000_000, LONGEST_WAIT),
+    ],
+)
+def test_a_receiver_is_tried_again_after_waits_that_double_up_to_the_longest(
+    tries: int, wait: timedelta
+) -> None:
+    context = memory_bench().context
+    earlier = HandoverTrouble(
+        number=1, since=NOON, last=NOON, tries=tries, problem="away", not_before=NOON
+    )
+
+    _note(context, "bank", 1, Answer(is_taken=False, problem="away"), earlier if tries else None)
+
+    trouble = trouble_of(context.adapters.store, BANK, "bank")
+    assert trouble is not None
+    assert NOON + wait == trouble.not_before
+
+
+def test_the_cards_of_runs_before_a_day_are_given_up_and_not_those_of_the_day() -> None:
+    lacking = pl.DataFrame({"run": "r1", "as_of": NEIGHBOURS, "reason": "city.missing.x"})
+
+    def meant(before: date | None) -> Sequence[date]:
+        which = Which(codes=frozenset({"city.missing.x"}), before=before)
+        return _of_reasons(lacking, which)["as_of"].to_list()
+
+    assert [*NEIGHBOURS[:1]] == meant(DAY)
+    assert [*NEIGHBOURS] == meant(None)
