@@ -48,6 +48,12 @@ def missed(
     return missed_days(issuer(schedule=SCHEDULE), runs, committed, now)
 
 
+def test_a_day_between_two_runs_is_missed_as_one_after_the_last(tmp_path: Path) -> None:
+    committed = [plan(day) for day in november(12, 19)]
+
+    assert november(13, 16, 17, 20) == missed(tmp_path, committed)
+
+
 @pytest.mark.parametrize(
     ("hour", "days"), [(2, [13, 17, 19]), (3, [13, 17, 19, 20]), (12, [13, 17, 19, 20])]
 )

@@ -9,9 +9,12 @@ from collections import Counter
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from flows.resend import renewal
 from flows.resend.corrections import cells_of
 from flows.resend.renewal import Renewed, rehearse_renew, renew
 from flows.resend.resubmission import Request
@@ -27,6 +30,7 @@ from schemas.reasons import ABSENT, AWAITED, DYING, GONE
 from tests.builders import portal_rows
 from tests.clocked import ClockedStore
 from tests.lives.mortal import KilledError, MortalStore
+from tests.memory import MemoryStore
 from tests.night import NOON, Bench, issuer, local_bench, made_once, portal_csv
 from tests.storms import FailingStore
 
@@ -393,3 +397,15 @@ def test_a_night_that_sends_a_card_meanwhile_stops_the_renewal_which_then_leaves
 
     assert 17 == done.plan.due
     assert {2} == set(sent(bench).values())
+
+
+@pytest.mark.parametrize(("registered", "latest"), [(["r2", "r1"], "r2"), (["r9", "r0"], "r3")])
+def test_of_the_extracts_of_the_last_day_the_one_registered_last_is_the_latest(
+    monkeypatch: pytest.MonkeyPatch, registered: list[str], latest: str
+) -> None:
+    days = {"r0": 19, "r1": 20, "r2": 20, "r3": 20}
+    plans = [SimpleNamespace(run=run, as_of=day, is_whole=True) for run, day in days.items()]
+    book = cast(Any, SimpleNamespace(runs=SimpleNamespace(committed=plans), issuer="bank"))
+    monkeypatch.setattr(renewal, "_last_first", lambda *_: iter(registered))
+
+    assert latest == renewal._latest_extract(MemoryStore(), book)
