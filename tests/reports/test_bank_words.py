@@ -277,6 +277,10 @@ def test_a_shape_has_no_letter_or_digit_of_the_cell(text: str, column: str) -> N
     assert set(re.sub(r"[^A-Za-z0-9]", "", signs)) <= {"A", "9"}
 
 
+def test_numbers_that_follow_each_other_are_a_range_wherever_they_are() -> None:
+    assert "1-2, 4, 6-8" == ranges([1, 2, 4, 6, 7, 8])
+
+
 @given(st.sets(st.integers(1, 60)))
 def test_ranges_name_each_number_once(numbers: set[int]) -> None:
     text = ranges(sorted(numbers))

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from flows.book.attempts import ATTEMPT
-from flows.reports import hours, link_forms, summary, tally, worklist
+from flows.reports import hours, link_forms, page, summary, tally, workbook, worklist
 from flows.reports import work_kinds as kinds
 from flows.reports.asked import _Asked, _with_day
 from flows.reports.balance import verdict
@@ -21,7 +21,7 @@ from flows.reports.link_work import NAMED, _refused_work, _work
 from flows.reports.links import _files
 from flows.reports.lists import by_reason
 from flows.reports.open_items import MISSING, ReportTerms, WaitingChunk
-from flows.reports.page import PLACES, _breaks_by_kind, _expiry, refused_by
+from flows.reports.page import PLACES, _breaks_by_kind, _expiry, refused_by, run_page
 from flows.reports.tally import SHAPES, ResultFile
 from flows.reports.unlinked_work import OLD, unlinked_work
 from flows.reports.verdicts import ABOVE_LIMIT, BALANCED, WAITING
@@ -31,6 +31,7 @@ from flows.runs.store import Entry
 from schemas.actions import RESUBMIT
 from schemas.breaks import LAST4_MISMATCH
 from schemas.issuer import Limits
+from tests.facts import facts
 from tests.memory_bench import memory_bench
 from tests.night import DAY, NOON, issuer
 
@@ -148,9 +149,9 @@ def test_what_was_found_is_said_by_the_most_frequent_shapes(more: int, ends: boo
     cause = cast(Any, SimpleNamespace(_asdict=dict))
     shapes = {f"s{number}": 1 for number in range(summary.MOST_SHAPES + more)}
 
-    facts = summary._cause_facts(cause, shapes, 1, [1])
+    of_cause = summary._cause_facts(cause, shapes, 1, [1])
 
-    assert ends == facts["found"].endswith(f" and {more} more")
+    assert ends == of_cause["found"].endswith(f" and {more} more")
 
 
 def test_the_newest_results_come_first_and_a_chunk_is_open_since_its_first() -> None:
@@ -193,6 +194,59 @@ def test_the_largest_reason_expiry_and_night_have_the_whole_width() -> None:
     assert [1.0, 0.5] == [reason["share"] for reason in reasons]
     assert [0.5, 1.0] == [line["share"] for line in _expiry(links)]
     assert 0 < 2 * heights[0] == heights[1]
+
+
+def test_a_page_has_the_first_open_chunks_the_worst_ones_and_how_many_more_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(page, "render", lambda _, **shown: shown)
+    monkeypatch.setattr(page, "refused_by", lambda _: [{}] * (page.MOST_REASONS + 3))
+    report, _ = facts()
+    states = [(1, 0), *((1, number) for number in range(1, page.OPEN_CHUNKS + 2)), (0, 0)]
+    chunks = pl.DataFrame(
+        [(at, 9, 1, waits, errors) for at, (waits, errors) in enumerate(states, 1)],
+        ["chunk", "sent", "answers", "awaiting", "error"],
+        orient="row",
+    )
+
+    shown = cast(Any, run_page(report, chunks))
+    few = cast(Any, run_page(report, chunks[:1]))
+
+    first = [chunk["chunk"] for chunk in shown["open_chunks"]]
+    worst = [chunk["error"] for chunk in shown["worst_chunks"]]
+    assert ([*range(1, page.OPEN_CHUNKS + 1)], 2, 0) == (
+        first,
+        shown["more_open"],
+        few["more_open"],
+    )
+    assert [*range(page.OPEN_CHUNKS + 1, 0, -1)][: page.WORST_CHUNKS] == worst
+    assert ([], 3) == (few["worst_chunks"], shown["more_reasons"])
+
+
+def test_chunks_of_equally_many_errors_are_listed_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "render", lambda _, **shown: shown)
+    report, _ = facts()
+    chunks = pl.DataFrame({"chunk": [1, 2], "sent": 9, "answers": 9, "awaiting": 0, "error": 1})
+
+    shown = cast(Any, run_page(report, chunks[::-1]))
+
+    assert [1, 2] == [chunk["chunk"] for chunk in shown["worst_chunks"]]
+
+
+def test_a_workbook_has_the_first_rows_and_a_reason_its_own_cells(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(workbook, "MOST_CHUNKS", 2)
+    monkeypatch.setattr(workbook, "workbook", dict)
+    monkeypatch.setattr(workbook, "_run_sheets", lambda _, chunks: {"rows": chunks})
+    rows = pl.DataFrame({"chunk": [1, 2, 3]})
+
+    of_run = cast(Any, workbook.run_workbook({}, rows))["rows"]
+    across = cast(Any, workbook.across_workbook({"runs": rows}))["Runs"]
+    cells = workbook._reason({"code": "a.b.c", "lines": "1, 2", "more_lines": 3})
+
+    assert [(1,), (2,)] == of_run.rows() == list(across.rows)
+    assert ("a.b.c", "1, 2 and 3 more") == (cells[0], cells[-1])
 
 
 def test_links_are_mailed_in_files_of_just_so_many_rows() -> None:
@@ -248,9 +302,9 @@ def test_a_person_is_asked_about_a_form_of_enough_links(monkeypatch: pytest.Monk
 # --------------------------------------------------------------------------------------------------
 
 
-def work(since: datetime = NOON, **facts: Any) -> Work:
+def work(since: datetime = NOON, **changes: Any) -> Work:
     return Work(NOON, kinds.SEND_AGAIN, "bank", since, run="bank-20261110-0a1b2c3d")._replace(
-        **facts
+        **changes
     )
 
 
@@ -266,9 +320,9 @@ def test_a_line_is_due_and_as_old_as_the_first_of_it_and_was_asked_about_last() 
 
 @pytest.mark.parametrize("asked_about", [kinds.OVERDUE, kinds.ASK_ABOUT])
 def test_questions_say_nothing_of_what_became_known_after_them(asked_about: str) -> None:
-    facts = [(work(due=moment, kind=asked_about), _Asked(NOON, moment)) for moment in MOMENTS]
+    works = [(work(due=moment, kind=asked_about), _Asked(NOON, moment)) for moment in MOMENTS]
 
-    days = [_with_day(*fact).asked_on for fact in facts]
+    days = [_with_day(*asked).asked_on for asked in works]
 
     assert [DAY, DAY, None] == days
 

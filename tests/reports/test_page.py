@@ -223,7 +223,15 @@ def test_a_hostile_chunk_name_across_runs_stands_as_text() -> None:
 
 @pytest.mark.parametrize(
     ("share", "text"),
-    [(0.0, "0%"), (0.00001, "< 0.1%"), (0.5, "50.0%"), (0.99999, "> 99.9%"), (1.0, "100%")],
+    [
+        (0.0, "0%"),
+        (0.00001, "< 0.1%"),
+        (0.001, "0.1%"),
+        (0.5, "50.0%"),
+        (0.999, "99.9%"),
+        (0.99999, "> 99.9%"),
+        (1.0, "100%"),
+    ],
 )
 def test_a_share_is_never_rounded_to_nothing_or_to_all(share: float, text: str) -> None:
     assert text == percent(share)

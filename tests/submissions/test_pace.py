@@ -15,6 +15,13 @@ def test_before_anything_is_read_nothing_is_foretold() -> None:
     assert "0 rows" == told
 
 
+def test_in_no_time_and_of_nothing_read_no_time_is_foretold() -> None:
+    assert ("5 rows", "5 rows, 5 a second") == (
+        describe_pace(5, 0.5, 0.0),
+        describe_pace(5, 0.0, 1.0),
+    )
+
+
 def test_at_the_end_no_time_is_left() -> None:
     told = describe_pace(10, 1.0, 2.0)
 
