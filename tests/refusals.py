@@ -61,7 +61,7 @@ CASES: dict[str, Callable[[Path], Refusal]] = {
     "UnknownRunError": known(f"cardlink report {NO_RUN}"),
     "SentTwiceError": known(submitting(more="--new-run 'the portal lost it'")),
     "OneRunError": known("cardlink resubmit bank --row 1 {why}", prepare=answered),
-    "ChunkStateError": known("cardlink outbox release {run} 1 {why}"),
+    "ChunkStateError": known("cardlink outbox hold {run} 1 {why}", prepare=answered),
     "UnansweredError": known("cardlink person erase {run} --row 1 {why}"),
     "NoSuchLinkError": known(
         "cardlink person erase bank --single 20261120T120000000000-ab12cd34 {why}"

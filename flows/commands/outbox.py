@@ -280,6 +280,8 @@ def _move(
     line = f"{run}: {numbered([chunk.chunk.number for chunk in moved])} {DONE[move]}"
     if not moved:
         line = f"{run}: nothing to record, no chunk of it {NONE_TO_MOVE[move]}"
+        if chunks:
+            line = f"{run}: nothing to record, {numbered(chunks)} had been moved so before"
     title = f"{run}: what was recorded"
     if dry_run:
         line = f"dry run, nothing was recorded: {line}"

@@ -82,15 +82,19 @@ def move(
 ) -> list[OutboxChunk]:
     """Record what was done to chunks of a run (by default all that allow it).
 
-    Returns their new state. Raises ChunkStateError, NotFoundError, NoReasonError; then nothing is
-    recorded.
+    Returns their new state; of those named that were there already, nothing. Raises
+    ChunkStateError, NotFoundError, NoReasonError; then nothing is recorded.
     """
     why = reason.strip()
     if step != "uploaded":
         why = adapters.signed(reason)["reason"]
     stored = StoredRun.by_id(adapters.store, run)
-    allowed, _ = MOVES[step]
-    chosen = select_chunks(stored.outbox, run, allowed, step, numbers)
+    allowed, state = MOVES[step]
+    there = {chunk.chunk.number for chunk in stored.outbox if chunk.state == state}
+    if numbers and there.issuperset(numbers):
+        return []
+    left = [number for number in numbers if number not in there]
+    chosen = select_chunks(stored.outbox, run, allowed, step, left)
     if chosen:
         names = [chunk.chunk.name for chunk in chosen]
         record_event(adapters, stored.keys, step, chunks=names, reason=why)

@@ -94,7 +94,7 @@ def test_a_dry_run_of_the_outbox_says_what_would_be_noted_and_refuses_what_would
     tried = cardlink(tmp_path, "outbox", command, run, chunk, *why, "--dry-run")
     refused = cardlink(tmp_path, "outbox", command, run, other, *why, "--dry-run")
 
-    assert (tried.exit_code, refused.exit_code) == (0, 0 if command == "cancel" else 2)
+    assert (tried.exit_code, refused.exit_code) == (0, 2 if command == "uploaded" else 0)
     assert f"dry run, nothing was recorded: {run}: chunk {chunk} " in tried.stdout
     assert bank.snapshot() == before
 
@@ -105,8 +105,10 @@ def test_a_move_that_was_recorded_already_says_that_nothing_is_left_to_record(
     cardlink(tmp_path, "outbox", "hold", run, *WHY)
 
     repeated = cardlink(tmp_path, "outbox", "hold", run, *WHY)
+    named = cardlink(tmp_path, "outbox", "hold", run, "2", *WHY)
 
-    assert 0 == repeated.exit_code
+    assert (0, 0) == (repeated.exit_code, named.exit_code)
+    assert f"{run}: nothing to record, chunk 2 had been moved so before" in named.stdout
     assert f"{run}: nothing to record, no chunk of it waits for its upload" in repeated.stdout
 
 

@@ -84,7 +84,6 @@ def test_events_are_added_and_nothing_is_edited(night: tuple[Bench, str]) -> Non
     [
         ("held", [1], "", NoReasonError),
         ("held", [4], "why", NotFoundError),
-        ("released", [1], "why", ChunkStateError),
     ],
 )
 def test_a_move_that_does_not_fit_is_refused_and_notes_nothing(
@@ -97,6 +96,18 @@ def test_a_move_that_does_not_fit_is_refused_and_notes_nothing(
         move(bench.context.adapters, run, what, numbers, reason)
 
     assert before == bench.snapshot()
+
+
+def test_a_chunk_is_moved_once_and_only_where_its_state_allows_it(night: tuple[Bench, str]) -> None:
+    bench, run = night
+    move(bench.context.adapters, run, "held", [1], "why")
+    before = bench.snapshot()
+
+    repeated = move(bench.context.adapters, run, "held", [1], "why")
+    with pytest.raises(ChunkStateError):
+        move(bench.context.adapters, run, "uploaded", [1, 2])
+
+    assert ([], before) == (repeated, bench.snapshot())
 
 
 def test_a_run_without_commit_has_no_outbox(tmp_path: Path) -> None:
