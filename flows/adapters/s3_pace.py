@@ -1,6 +1,7 @@
-"""Bodies of S3 that trickle: each read of one has to end within a time.
+"""Bodies of S3 that trickle: each has to come at a least rate.
 
-A timeout of the socket is for one packet, so that a byte now and then would never end.
+A timeout of the socket is for one packet, so that a byte now and then would never end. A time for a
+piece alone would let a listing of some kilobytes take as long as a megabyte, for each request.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from botocore.awsrequest import AWSResponse
 from flows.runs.store import StoreBusyError
 
 PIECE = 2**20  # bytes
-WITHIN = 120.0  # seconds that a piece may take: the least rate is some 9 kB a second
+RATE = 10_000  # bytes a second, at least
+GRACE = 30.0  # seconds that a body may be behind that, as long as a timeout of the socket
 
 
-class _Paced:
+class Paced:
     """The raw stream of a response: an object's, a listing's or an error's."""
 
     def __init__(self, stream: Any, place: str, clock: Callable[[], float]) -> None:
@@ -31,11 +33,12 @@ class _Paced:
         """Return `size` bytes, fewer only at the end; StoreBusyError where they come too slowly."""
         if size is None:
             return b"".join(self.stream())
-        until = self._clock() + WITHIN
+        until = self._clock() + GRACE
         pieces = list[bytes]()
         while size and (piece := self._read_some(size)):
             pieces.append(piece)
             size -= len(piece)
+            until += len(piece) / RATE
             if size and self._clock() > until:
                 self.close()  # with its connection, which nobody reads to the end
                 raise StoreBusyError(place=self._place, code="body too slow")
@@ -55,7 +58,7 @@ def keep_pace(client: Any, clock: Callable[[], float]) -> Any:
         # botocore has no other way to bound a read
         answer = client._endpoint.http_session.send(request)
         place = urlsplit(request.url).path.lstrip("/")
-        paced = _Paced(answer.raw, place, clock)
+        paced = Paced(answer.raw, place, clock)
         return AWSResponse(answer.url, answer.status_code, answer.headers, paced)
 
     client.meta.events.register("before-send.s3", send, unique_id="cardlink keeps pace")

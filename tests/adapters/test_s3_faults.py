@@ -10,14 +10,16 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
+from io import BytesIO
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
 from flows.adapters.s3 import PART, S3Store, connect
+from flows.adapters.s3_pace import GRACE, RATE, Paced
 from flows.errors import CardlinkError
 from flows.runs.probe import WRITERS, race
 from flows.runs.retry import Retry
@@ -231,7 +233,7 @@ def test_a_body_that_trickles_is_requested_again_and_ends_within_a_bounded_time(
     data = os.urandom(100_000)
     calm.create("a", data)
     choose = always(Fault.TRICKLE) if always_slow else scripted("GET", Fault.TRICKLE)
-    hurried = Retry(lambda: time.monotonic() * 1000, lambda _: None, random.random, budget=300)
+    hurried = Retry(lambda: time.monotonic() * 200, lambda _: None, random.random, budget=300)
     prefix = repr(calm).rpartition("cards/")[2].rstrip("/')")
 
     with fault_proxy.between(moto_server.endpoint, choose) as proxy:
@@ -253,7 +255,7 @@ def test_a_listing_that_trickles_is_requested_again_and_ends_within_a_bounded_ti
 ) -> None:
     calm.create("a", b"")
     choose = always(Fault.TRICKLE) if always_slow else scripted("GET", Fault.TRICKLE)
-    hurried = Retry(lambda: time.monotonic() * 1000, lambda _: None, random.random, budget=300)
+    hurried = Retry(lambda: time.monotonic() * 200, lambda _: None, random.random, budget=300)
     prefix = repr(calm).rpartition("cards/")[2].rstrip("/')")
 
     with fault_proxy.between(moto_server.endpoint, choose) as proxy:
@@ -266,6 +268,30 @@ def test_a_listing_that_trickles_is_requested_again_and_ends_within_a_bounded_ti
             assert ["a"] == [entry.key for entry in store.keys("")]
 
     assert proxy.injected[Fault.TRICKLE]
+
+
+class Trickle(BytesIO):
+    """A stream whose bytes come one at a time, each after so many seconds."""
+
+    def __init__(self, data: bytes, seconds: float) -> None:
+        super().__init__(data)
+        self.seconds = seconds
+        self.now = 0.0
+
+    def read1(self, size: int | None = -1, /) -> bytes:
+        self.now += self.seconds
+        return super().read(1)
+
+
+@pytest.mark.parametrize(("rate", "is_refused"), [(2 * RATE, False), (RATE // 20, True)])
+def test_a_small_body_has_to_come_at_the_least_rate_too(rate: int, is_refused: bool) -> None:
+    stream = Trickle(b"1" * RATE * 2, 1 / rate)
+    body = Paced(stream, "a", lambda: stream.now)
+
+    with pytest.raises(StoreBusyError, match="too slow") if is_refused else nullcontext():
+        assert stream.getvalue() == body.read()
+
+    assert stream.now < 2 * GRACE
 
 
 def test_a_bucket_in_another_region_is_followed_there(
