@@ -75,12 +75,6 @@ class RenewalPlan(NamedTuple):
         return sum(source.cards.height for source in self.sources)
 
     @property
-    def first_end(self) -> date | None:
-        """The day on which the first of their links ends, or ended."""
-        ends = [source.cards["ends"] for source in self.sources]
-        return pl.concat(ends).min() if ends else None  # type: ignore[return-value]  # of dates
-
-    @property
     def stuck(self) -> int:
         """How many cards need a new link and cannot be renewed before somebody acts."""
         return sum(self.left_out.get(code, 0) for code in STUCK)

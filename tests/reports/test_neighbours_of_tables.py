@@ -1,0 +1,220 @@
+"""Limits and precedence of the tables, the summary and the worklist that people read, as in
+`test_neighbours.py`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import date, timedelta
+from types import SimpleNamespace
+from typing import Any, cast
+
+import polars as pl
+import pytest
+
+from flows.reports import across, programme, programme_report, summary, tally, unlinked, worklist
+from flows.reports import work_kinds as kinds
+from flows.reports.open_items import (
+    MISSING,
+    PARTIAL,
+    UNSETTLED,
+    ReportTerms,
+    WaitingChunk,
+    missing,
+    waiting_chunks,
+)
+from flows.reports.tally import KINDS, SHAPES
+from flows.reports.work import Line, Work
+from flows.runs.chunks import OutboxChunk
+from schemas.breaks import LAST4_MISMATCH, break_of
+from schemas.manifest import ManifestChunk
+from tests.facts import facts
+from tests.memory import MemoryStore
+from tests.night import DAY, NOON, issuer
+
+SECOND = timedelta(seconds=1)
+CITY, LUHN, STREET = "address.city.missing", "card.pan.luhn", "address.address1.missing"
+
+
+# Tables
+# --------------------------------------------------------------------------------------------------
+
+
+def test_cards_without_a_link_are_listed_by_attempts_then_by_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks = [("b", "1", 2), ("a", "2", 1), ("a", "1", 2), ("b", "0", 2)]
+    cards = pl.DataFrame(looks, ["cuid", "last_4", "tries"], orient="row").with_columns(
+        *(pl.lit(None, pl.String).alias(name) for name in ("run", "stage", "reason", "since")),
+        *(
+            pl.lit(None, pl.String).alias(name)
+            for name in unlinked.CARD
+            if name not in ("cuid", "last_4")
+        ),
+        sendings=1,
+    )
+    monkeypatch.setattr(unlinked, "without_link", lambda cards, _: cards)
+
+    listed = unlinked.unlinked(cards).select("cuid", "last_4").rows()
+
+    assert [("a", "1"), ("b", "0"), ("b", "1"), ("a", "2")] == listed
+
+
+def test_across_runs_the_most_frequent_reasons_come_first_and_of_equal_ones_the_first_by_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(across, "LISTED", 2)
+    lacking = pl.DataFrame({"attempts": 1, "reason": [STREET, LUHN, LUHN, CITY]})
+
+    listed = [line["code"] for line in across._unlinked(lacking)["reasons"]]
+
+    assert [LUHN, min(CITY, STREET)] == listed
+
+
+def test_counts_are_added_up_most_rows_first() -> None:
+    rows = [(STREET, 1), (LUHN, 2), (CITY, 1)]
+    frames = [pl.DataFrame([row], tally.FIRST_REASONS, orient="row") for row in rows]
+
+    assert [LUHN, *sorted([CITY, STREET])] == tally._sum(frames, tally.FIRST_REASONS)[
+        "reason"
+    ].to_list()
+
+
+def test_the_reasons_of_the_programme_are_by_week_then_rows_then_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counts = {LUHN: 2, STREET: 1, CITY: 1}
+    runs = [SimpleNamespace(as_of=day) for day in (DAY, DAY - timedelta(days=7))]
+    known = [cast(Any, SimpleNamespace(issuer=name, runs=runs)) for name in "ba"]
+    each = [(stage, code, number) for code, number in counts.items() for stage in ("submit", "a")]
+    monkeypatch.setattr(programme, "_reasons_of", lambda _: each)
+    monkeypatch.setattr(programme_report, "LISTED", 3)
+
+    table = programme.reasons(known)
+    most = programme_report._reasons(table)
+
+    order = table.select("week", -pl.col("rows").cast(pl.Int64), "issuer", "code", "stage").rows()
+    assert sorted(order) == order
+    first = min(CITY, STREET)
+    assert [(LUHN, "a"), (LUHN, "submit"), (first, "a")] == [
+        (line["code"], line["stage"]) for line in most
+    ]
+
+
+def test_links_at_the_agreed_hour_are_in_time_and_the_longest_way_to_a_placed_card_is_told() -> (
+    None
+):
+    run = SimpleNamespace(hours=Counter({"23.9": 1, "24.0": 2, "24.1": 4}))
+
+    assert 3 == programme._links_in_time(cast(Any, SimpleNamespace(run=run, within=24)))
+    assert (3, 2.0, 9) == programme._days([2, 9, 1])
+
+
+# Chunks, the summary
+# --------------------------------------------------------------------------------------------------
+
+
+def test_a_chunk_lacks_its_result_a_part_of_it_or_a_usable_answer() -> None:
+    rows = [(1, 5, 0, 5), (2, 5, 4, 1), (3, 5, 5, 1), (4, 5, 5, 0)]
+    chunks = pl.DataFrame(rows, ["chunk", "sent", "answers", "awaiting"], orient="row")
+    items = [
+        OutboxChunk(
+            "r1",
+            ManifestChunk(number=at, name="", rows=5, bytes=1, sha256=""),
+            "uploaded",
+            NOON,
+            NOON,
+        )
+        for at in range(1, 5)
+    ]
+
+    waiting = waiting_chunks(chunks, items)
+
+    assert [MISSING, PARTIAL, UNSETTLED] == [chunk.missing for chunk in waiting]
+    assert [MISSING, PARTIAL, UNSETTLED, UNSETTLED] == chunks.select(missing())["missing"].to_list()
+
+
+def test_an_answer_is_overdue_after_the_last_of_its_hours() -> None:
+    chunk = WaitingChunk("r1", 1, MISSING, 5, NOON)
+    moments = [NOON + timedelta(hours=48) + late * SECOND for late in (-1, 0, 1)]
+
+    assert [False, False, True] == [ReportTerms(now, 48).overdue(chunk) for now in moments]
+
+
+@pytest.mark.parametrize("more", [-1, 0, 2])
+def test_a_summary_has_so_many_breaks_and_kinds_of_text_the_most_frequent_first(more: int) -> None:
+    number = summary.MOST_BREAKS + more
+    breaks = frozenset(break_of(LAST4_MISMATCH, 1, f"chunk {at}", "r1") for at in range(number))
+    texts = [(f"s{at}", LUHN, 1, "") for at in range(SHAPES + max(0, more))]
+    shapes = pl.DataFrame(texts, KINDS, orient="row")
+
+    told, _ = facts(breaks=breaks, shapes=shapes)
+
+    assert (min(number, summary.MOST_BREAKS), max(0, more)) == (
+        len(told["breaks"]),
+        told["more_breaks"],
+    )
+    assert [f"s{at}" for at in range(SHAPES)] == [shape["shape"] for shape in told["shapes"]]
+
+
+# The worklist
+# --------------------------------------------------------------------------------------------------
+
+
+def about(issuer: str, note: str = "", name: str = "", run: str = "r1") -> Work:
+    fields = (("name", name),) if name else ()
+    return Work(NOON, kinds.TO_INGEST, issuer, NOON, run=run, fields=fields, note=note)
+
+
+def test_a_line_of_several_issuers_says_the_first_note_of_each() -> None:
+    line = Line((about("zebra", "z"), about("bank", "first"), about("bank", "second")))
+
+    assert "bank: first zebra: z" == line._note
+    assert "first" == Line(line.works[1:])._note
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_line_names_so_many_and_says_how_many_more_there_are(more: int) -> None:
+    number = kinds.WORK[kinds.TO_INGEST].named + more
+    line = Line(tuple(about("bank", name=f"{at}.csv") for at in range(number)))
+
+    assert bool(more) == (" more" in line._extent)
+    assert " of 1 runs" not in line._extent
+
+
+def test_missed_days_are_from_the_first_to_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    days = [DAY + timedelta(days=ahead) for ahead in range(3)]
+    monkeypatch.setattr(worklist, "missed_days", lambda *_: days)
+    terms = ReportTerms(NOON, 48)
+
+    told = worklist._days_without_extract(issuer(), cast(Any, None), [], terms)
+
+    ends: list[tuple[date, date]] = [
+        (dict(work.fields)["first"], dict(work.fields)["last"]) for work in told
+    ]
+    assert [(days[0], days[-1])] * 3 == ends
+
+
+@pytest.mark.parametrize(("last", "named"), [(7, "000007"), (8, "000007, the newest is 000008")])
+def test_a_late_receipt_names_the_newest_where_that_is_another(
+    monkeypatch: pytest.MonkeyPatch, last: int, named: str
+) -> None:
+    record = SimpleNamespace(at=NOON, run="r1", rows={})
+    monkeypatch.setattr(worklist, "first_unconfirmed", lambda *_: (7, last, record))
+    wanted = issuer(acknowledgement={"receipt_within_hours": 24})
+
+    [told] = worklist._late_receipts(MemoryStore(), wanted, ReportTerms(NOON, 48))
+
+    assert named == dict(told.fields)["name"]
+
+
+@pytest.mark.parametrize(
+    ("sealed_to", "kind"),
+    [("A", kinds.TO_UPLOAD), ("AB", kinds.TO_UPLOAD), ("ABC", kinds.OTHER_KEY)],
+)
+def test_a_chunk_goes_to_the_keys_that_are_pinned_and_no_other(sealed_to: str, kind: str) -> None:
+    keys = [letter * 40 for letter in sealed_to]
+    pinned = issuer(portal={"fingerprints": ["A" * 40, "B" * 40]})
+    chunk = WaitingChunk("r1", 1, MISSING, 5, NOON, "waiting", tuple(keys))
+
+    assert kind == worklist._chunk(pinned, chunk, ReportTerms(NOON, 48)).kind
