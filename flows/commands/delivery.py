@@ -124,14 +124,18 @@ def _delivered(
     of_each = [_facts(outcome) for outcome in outcomes]
     facts = {"issuer": context.issuer.issuer, "dry_run": dry_run}
     facts |= of_each[0] if len(of_each) == 1 else {"deliveries": of_each}
-    codes = [each.error.exit_code for each in outcomes if each.error is not None]
-    codes += [NOT_HANDED_OVER for each in outcomes if each.problem and each.error is None]
     next_step = _next_step(context, outcomes)
     if dry_run and any(each.delivered.fresh or each.delivered.finished for each in outcomes):
         # there is nothing to confirm yet
         argument = "" if len(outcomes) > 1 else _argument(context, outcomes[0].receiver)
         next_step = Step("deliver", context.issuer.issuer, argument)
-    return Result(facts, shown, next_step, max(codes, default=0))
+    return Result(facts, shown, next_step, max(map(_exit_code, outcomes), default=0))
+
+
+def _exit_code(outcome: delivery_handover.Outcome) -> int:
+    if outcome.error is not None:
+        return outcome.error.exit_code
+    return NOT_HANDED_OVER if outcome.problem else 0
 
 
 def _next_step(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from flows.commands.context import Context
@@ -27,9 +28,7 @@ def for_each(context: Context, targets: str, run: Callable[[str], Result]) -> Re
 
 def _together(done: Sequence[_Done], refused: Mapping[str, CardlinkError]) -> Result:
     results = [each.result for each in done]
-    shown: list[Part] = []
-    for result in results:
-        shown += [*result.shown, ""]
+    shown: list[Part] = list(chain.from_iterable([*result.shown, ""] for result in results))
     lines = [
         Sentence("{target}: {error}", target=target, error=error.text)
         for target, error in refused.items()

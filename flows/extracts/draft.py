@@ -60,11 +60,8 @@ class Draft(NamedTuple):
         answered = [doubt]
         if doubt.value and not doubt.table:
             answered += [other for other in self.doubts if other[1:] == doubt[1:]]
-        kept = [
-            guess
-            for guess in self.guesses
-            if guess is doubt or not (guess.table and _is_made_of(value, guess))
-        ]
+        superseded = [guess for guess in self.guesses if guess.table and _is_made_of(value, guess)]
+        kept = [guess for guess in self.guesses if guess is doubt or guess not in superseded]
         guesses = [_as_answered(guess, value) if guess in answered else guess for guess in kept]
         return self._replace(guesses=tuple(guesses))
 
