@@ -201,12 +201,23 @@ def _fetched(
     issuer_context: contexts.IssuerContext, run: str, folder: Path
 ) -> dict[str, list[int]]:
     """Return the waiting chunks that were fetched to a folder, by run; NothingFetchedError."""
-    if not (folder / outbox.SUMS).exists():
+    if _is_missing(folder / outbox.SUMS):
         raise outbox.NothingFetchedError(folder=str(folder), sums=outbox.SUMS, run=run)
     sums = read_file(folder / outbox.SUMS, "the list of the chunks that were copied there")
     issuer = issuer_context.issuer.issuer
     runs = stored_runs.StoredRuns(issuer_context.adapters.store, issuer)
     return outbox.fetched_by_run(runs, sums.decode(), known_runs.closed_runs(runs))
+
+
+def _is_missing(file: Path) -> bool:
+    """Return whether there is no such file; what else is wrong with a path, reading it says."""
+    try:
+        file.stat()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _all_moved(issuer: str, moved: Sequence[Result], dry_run: bool) -> Result:
