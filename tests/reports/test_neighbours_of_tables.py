@@ -12,7 +12,18 @@ from typing import Any, cast
 import polars as pl
 import pytest
 
-from flows.reports import across, programme, programme_report, summary, tally, unlinked, worklist
+from flows.reports import (
+    across,
+    link_forms,
+    programme,
+    programme_report,
+    rebuild,
+    run_facts,
+    summary,
+    tally,
+    unlinked,
+    worklist,
+)
 from flows.reports import work_kinds as kinds
 from flows.reports.open_items import (
     MISSING,
@@ -26,10 +37,13 @@ from flows.reports.open_items import (
 from flows.reports.tally import KINDS, SHAPES
 from flows.reports.work import Line, Work
 from flows.runs.chunks import OutboxChunk
-from schemas.breaks import LAST4_MISMATCH, break_of
+from flows.runs.keys import RunId
+from flows.runs.store import Entry
+from schemas.breaks import LAST4_MISMATCH, LINK_FORM, break_of
 from schemas.manifest import ManifestChunk
 from tests.facts import facts
 from tests.memory import MemoryStore
+from tests.memory_bench import memory_bench
 from tests.night import DAY, NOON, issuer
 
 SECOND = timedelta(seconds=1)
@@ -155,6 +169,60 @@ def test_a_summary_has_so_many_breaks_and_kinds_of_text_the_most_frequent_first(
         told["more_breaks"],
     )
     assert [f"s{at}" for at in range(SHAPES)] == [shape["shape"] for shape in told["shapes"]]
+
+
+def test_a_report_across_runs_is_of_the_days_from_the_first_to_the_last_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    days = [DAY + timedelta(days=ahead) for ahead in (-1, 0, 1)]
+    plans = [SimpleNamespace(run=f"{day}", as_of=day) for day in days]
+    known = cast(Any, SimpleNamespace(committed=plans, closed={f"{day}": 0 for day in days}))
+    adapters = cast(Any, SimpleNamespace(connections=1))
+    monkeypatch.setattr(run_facts, "_closed", lambda plan, _: plan.as_of)
+
+    told = [
+        run_facts.facts_of(known, adapters, start, end)
+        for start, end in ((None, None), (DAY, None), (None, DAY), (DAY, DAY))
+    ]
+
+    assert [days, days[1:], days[:2], [DAY]] == [[*each] for each in told]
+
+
+def test_the_trend_of_a_run_has_the_others_of_its_day_and_no_later_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ids = [RunId("bank", DAY + timedelta(days=ahead), "0" * 8) for ahead in (-1, 0, 1)]
+    ids.insert(1, RunId("bank", DAY, "1" * 8))
+    status = SimpleNamespace(status=SimpleNamespace(_asdict=dict))
+    runs = cast(Any, SimpleNamespace(ids=ids, run=lambda _: status))
+    monkeypatch.setattr(rebuild, "reported_status", lambda *_: status.status)
+    run = cast(Any, SimpleNamespace(id="", keys=SimpleNamespace(run=ids[2])))
+
+    trend = [night["as_of"] for night in rebuild._trend(run, runs, {})]
+
+    assert [f"{DAY - timedelta(days=1)}", f"{DAY}", f"{DAY}"] == trend
+
+
+def test_links_that_depart_are_looked_for_in_the_newest_files(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    files = [
+        SimpleNamespace(mark="m", entry=Entry(f"{at}", 1, NOON + timedelta(hours=at), ""))
+        for at in range(2 * link_forms.FILES)
+    ]
+    outcomes = pl.DataFrame({"position": [1], "trouble": [LINK_FORM]})
+
+    def examine(_: object, file: Any) -> tuple[Any, Any]:
+        rows = pl.DataFrame({"position": [1], "url": [file.entry.key]})
+        return SimpleNamespace(rows=rows), SimpleNamespace(outcomes=outcomes)
+
+    monkeypatch.setattr(link_forms, "read_waiting", lambda *_: {"m": 1})
+    monkeypatch.setattr(link_forms, "result_files", lambda *_: files)
+    monkeypatch.setattr(link_forms, "examine", examine)
+
+    links = link_forms.departing_links(memory_bench().context)
+
+    assert [file.entry.key for file in files[: link_forms.FILES - 1 : -1]] == links
 
 
 # The worklist

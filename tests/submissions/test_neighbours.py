@@ -10,7 +10,8 @@ from typing import Any, cast
 import polars as pl
 import pytest
 
-from flows.submissions import column_changes, schedule, sequence
+from flows.extracts.mapping import ELIGIBLE
+from flows.submissions import column_changes, eligibility, schedule, sequence
 from flows.submissions.dismissals import dismissal
 from flows.submissions.splitter import Splitter
 from schemas.manifest import SourceIdentity
@@ -18,7 +19,7 @@ from schemas.portal import CUID
 from schemas.records import Dismissal
 from schemas.settings import Schedule
 from tests.memory_bench import memory_bench
-from tests.night import DAY, NOON
+from tests.night import DAY, NOON, issuer
 
 SOURCE = SourceIdentity(key="bank/extracts/x.csv", version="", size=1, sha256="")
 
@@ -61,6 +62,16 @@ def test_of_all_decisions_about_an_extract_the_last_counts() -> None:
     told = [dismissal(context, "x", chain[:records]) for records in range(4)]
 
     assert [None, "0", None, "2"] == [record and record.reason for record in told]
+
+
+def test_of_the_reasons_why_a_row_is_not_eligible_the_first_is_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reasons = {"a": pl.lit(value=False), "b": pl.lit(value=True), "c": pl.lit(value=True)}
+    monkeypatch.setattr(eligibility, "_conditions", lambda *_: reasons)
+    rows = pl.DataFrame({ELIGIBLE: [True]})
+
+    assert ["b"] == eligibility.ineligible(rows, issuer(), DAY).to_list()
 
 
 @pytest.mark.parametrize("more", [0, 1])
