@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from flows.extracts.mapping import ELIGIBLE
-from flows.submissions import column_changes, eligibility, schedule, sequence
+from flows.submissions import column_changes, eligibility, sample, schedule, sequence, shapes
 from flows.submissions.dismissals import dismissal
 from flows.submissions.splitter import Splitter
 from schemas.manifest import SourceIdentity
@@ -72,6 +72,26 @@ def test_of_the_reasons_why_a_row_is_not_eligible_the_first_is_reported(
     rows = pl.DataFrame({ELIGIBLE: [True]})
 
     assert ["b"] == eligibility.ineligible(rows, issuer(), DAY).to_list()
+
+
+def test_a_shape_is_shown_whole_up_to_its_longest() -> None:
+    shape = "A9" * shapes._LONGEST
+
+    shown = [shapes._counted(shape[: shapes._LONGEST + more]) for more in (-1, 0, 1)]
+
+    kept = shape[: shapes._LONGEST]
+    assert [kept[:-1], kept, f"{kept}..."] == shown
+
+
+def test_of_the_values_of_a_column_the_most_frequent_are_kept_and_of_equal_ones_the_first() -> None:
+    values = [f"{number:03d}" for number in range(2 * sample.KEPT)]
+    cells = pl.DataFrame({"column": "c", "cell": values, "n": 1}).with_columns(
+        n=pl.when(pl.col("cell") == values[-1]).then(2).otherwise("n")
+    )
+
+    kept = sample._counts(cells, pl.col("cell"))["c"]
+
+    assert [values[-1], *values[: sample.KEPT - 1]] == [*kept]
 
 
 @pytest.mark.parametrize("more", [0, 1])
