@@ -370,6 +370,11 @@ class Pieced(BytesIO):
         self.entry = Entry("report.html", site.PIECE * 4, DROPPED, "1")
         self.is_whole = is_whole
         self.sizes: list[int] = []
+        self.ended = threading.Event()
+
+    def close(self) -> None:
+        super().close()
+        self.ended.set()
 
     def read(self, size: int | None = -1, /) -> bytes:
         self.sizes.append(size or -1)
@@ -394,7 +399,7 @@ def test_a_page_is_sent_in_pieces_and_never_passes_for_whole_where_one_fails(
         served.get(served.report)
 
     assert {site.PIECE} == set(page.sizes)
-    assert page.closed
+    assert page.ended.wait(60)
     lines = [] if is_whole else [str(StoreBusyError(place="report.html", code="SlowDown"))]
     assert lines == [record.getMessage() for record in caplog.records]
     assert "Traceback" not in caplog.text
