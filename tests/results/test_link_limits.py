@@ -41,6 +41,15 @@ def test_a_link_departs_from_three_others_that_are_more_than_half(
     assert told == troubles([*KEYS[:usual], *others], RULES)
 
 
+@pytest.mark.parametrize(("usual", "told"), [(4, []), (5, [LINK_FORM] * 4)])
+def test_half_of_the_links_are_no_majority_however_the_others_differ(
+    usual: int, told: list[str]
+) -> None:
+    others = [f"{HOST}/l/a/{path}{number}" for number in range(2) for path in ("b", "b/c")]
+
+    assert told == troubles([*KEYS[:usual], *others], RULES)
+
+
 @pytest.mark.parametrize(("cards", "numbers"), [(5, 0), (6, 0), (6, 6), (7, 6)])
 def test_numbers_of_other_cards_are_no_chance_where_six_that_are_more_than_half_are_some(
     cards: int, numbers: int
