@@ -129,6 +129,15 @@ CASES: dict[str, Callable[[Path], Refusal]] = {
 }
 # cases that cost most, or of a kind of which others are in `make test`
 SLOW = {
+    "SentTwiceError",
+    "CardTakenError",
+    "CorrectionsUnreadableError",
+    "OtherChunkError",
+    "ListChangedError",
+    "RowsDifferError",
+    "NotFoundError: break_decisions._chosen",
+    "CommittedError: remediation.abandon",
+    "DuplicateExtractError",
     "SeenBeforeError",
     "SidecarError",
     "NoSettingError",

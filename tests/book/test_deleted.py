@@ -75,6 +75,7 @@ def test_the_kept_book_and_one_made_anew_agree_on_deleted_cards_whatever_came_la
     assert from_ledgers(place.bench) == sorted(cards.rows(), key=str)
 
 
+@pytest.mark.slow
 def test_a_deleted_card_is_nobodys_work_not_renewed_and_not_sent_again(tmp_path: Path) -> None:
     place = place_of(tmp_path, full=False, errors=("b",))
     run = next(place.bench.runs.manifests()).run

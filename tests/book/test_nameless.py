@@ -70,6 +70,7 @@ def test_rows_that_name_nobody_wait_for_the_issuer_until_a_portfolio_has_none(
     assert not work_of(place)
 
 
+@pytest.mark.slow
 def test_rows_that_name_nobody_can_be_given_up_until_they_are_taken_up_again(
     tmp_path: Path,
 ) -> None:

@@ -91,6 +91,7 @@ def test_who_was_named_by_no_other_ledger_is_counted_by_the_state_they_stood_in(
     assert "Retention removed 1 more (1 expired)." == after.opening.sentence
 
 
+@pytest.mark.slow
 def test_who_is_named_again_after_that_is_new(tmp_path: Path) -> None:
     bench, clock = clocked(tmp_path)
     send(bench, "a")

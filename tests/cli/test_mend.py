@@ -159,6 +159,7 @@ def test_chunks_are_sealed_anew_once_the_settings_name_the_new_key(
     assert ("sealed anew", "the partner asked for it, see [masked]") in history(tmp_path, run)
 
 
+@pytest.mark.slow
 def test_a_row_is_attributed_withdrawn_and_its_break_closed(
     bank: Bench, run: str, tmp_path: Path
 ) -> None:

@@ -72,6 +72,7 @@ def cardlink(folder: Path, service: RunningService, *arguments: str) -> Result:
     return CliRunner(env=who).invoke(main, ["--config", str(folder), *arguments])
 
 
+@pytest.mark.slow
 def test_the_command_follows_links_at_the_service_and_shows_the_funnel(tmp_path: Path) -> None:
     with placed(tmp_path, 8) as night:
         serve(tmp_path, night.service)

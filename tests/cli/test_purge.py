@@ -75,6 +75,7 @@ def test_a_dry_run_shows_what_goes_and_what_stays_and_says_how_to_do_it(tmp_path
     ]
 
 
+@pytest.mark.slow
 def test_without_an_issuer_all_are_purged_and_then_nothing_is_left_to_do(tmp_path: Path) -> None:
     first, _ = bank(tmp_path)
     bank(tmp_path, "other")

@@ -226,6 +226,7 @@ def test_four_eyes_cannot_be_taken_out_of_the_file_by_one_even_where_settings_ar
     assert "four_eyes.acts: release -> none" in facts(done)["message"]
 
 
+@pytest.mark.slow
 def test_two_persons_agree_and_the_run_goes_on(bank: Bench, tmp_path: Path) -> None:
     write(tmp_path, TOML + TWO)
     bank.drop(20)
@@ -264,6 +265,7 @@ def test_who_agreed_to_one_change_did_not_agree_to_what_was_typed_after(
     assert ["found"] == [record["what"] for record in recorded(bank)]
 
 
+@pytest.mark.slow
 def test_a_mapping_is_told_and_needs_two_only_where_the_table_says_so(
     bank: Bench, tmp_path: Path
 ) -> None:

@@ -45,6 +45,7 @@ def together(folder: Path) -> dict[str, dict[str, Any]]:
     return {line["kind"]: line for line in listed if line["issuer"] == BOTH}
 
 
+@pytest.mark.slow
 def test_lines_of_a_kind_are_one_over_issuers_and_their_commands_lead_to_an_empty_list(
     banks: Path,
 ) -> None:

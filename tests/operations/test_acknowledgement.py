@@ -437,6 +437,7 @@ def test_the_status_of_an_extract_follows_from_its_rows(
     assert status == status_of({"ACCP": done, "RJCT": refused, "PEND": pending})
 
 
+@pytest.mark.slow
 def test_corrections_are_told_while_they_wait_and_by_the_run_that_sends_them(
     tmp_path: Path,
 ) -> None:

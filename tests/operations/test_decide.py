@@ -123,7 +123,7 @@ def test_a_chunk_without_any_result_is_given_up_once_it_was_uploaded(
 
 @pytest.mark.parametrize(
     ("decision", "state", "links"),
-    quick(2, [("link", LINKED, 20), ("error", ERROR, 19), ("lost", ERROR, 19)]),
+    quick(1, [("link", LINKED, 20), ("error", ERROR, 19), ("lost", ERROR, 19)]),
 )
 @pytest.mark.parametrize("kind", quick(1, ["CONFLICTING_RESULT", "URL_AND_ERROR"]))
 def test_no_link_of_a_contradiction_is_delivered_before_it_is_decided_which_side_counts(

@@ -104,6 +104,7 @@ def test_without_the_key_of_the_trail_nothing_is_kept_and_nothing_rests_on_what_
     assert None is prove(store, HmacProver.of("2" * 64)).proven_at
 
 
+@pytest.mark.slow
 def test_a_later_night_alone_is_judged(tmp_path_factory: pytest.TempPathFactory) -> None:
     bench = keyed(LocalStore(tmp_path_factory.mktemp("later")))
     night(bench, 0)

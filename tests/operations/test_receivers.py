@@ -419,6 +419,7 @@ def test_the_book_has_a_link_as_delivered_while_any_receiver_has_it(tmp_path: Pa
     assert delivered_links(changes.filter(receiver="one")).is_empty()
 
 
+@pytest.mark.slow
 def test_an_erasure_waits_until_every_receiver_has_confirmed_the_withdrawal(tmp_path: Path) -> None:
     bench, run = bench_of(tmp_path)
     with_receivers(bench, one={}, two={"format": "jsonl"})

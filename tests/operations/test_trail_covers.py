@@ -78,6 +78,7 @@ def with_swapped_csv(content: bytes) -> bytes:
     return swapped(pl.read_csv(content, infer_schema=False)).write_csv().encode()
 
 
+@pytest.mark.slow
 def test_two_nights_with_results_and_deliveries_are_proved_whole(lived: Objects) -> None:
     assert set() == found(lived)
 

@@ -41,6 +41,7 @@ from flows.registry import ENTRIES
 from flows.runs.store import StoreBusyError, StoreDeniedError
 from flows.steps import COMMAND_LINE, Step
 from flows.submissions.gates import RowJumpError
+from tests.builders import quick
 from tests.cli.test_reconcile import bank
 
 DEPLOYMENTS = Path(__file__).parent.parent.parent / "deploy" / "prefect.yaml"
@@ -280,7 +281,7 @@ def end_of(entry: Entry[...], folder: Path, values: dict[str, Any]) -> str:
     return str(result.failure.text) if result.failure else result.sentence
 
 
-@pytest.mark.parametrize("place", [empty, night])
+@pytest.mark.parametrize("place", quick(1, [night, empty]))
 def test_every_end_of_every_form_has_its_sentence(
     place: Callable[[Path], tuple[str, str]], tmp_path: Path
 ) -> None:

@@ -65,6 +65,7 @@ def test_a_row_the_partner_refused_gets_its_link_and_a_record_before_and_after(
     assert kept.answered.expires_on == date(2027, 1, 2)
 
 
+@pytest.mark.slow
 def test_a_single_link_counts_in_the_report_of_its_run_and_across_runs(bench: Bench) -> None:
     run = left_over(bench)
     before = reconcile_runs(bench.context)
@@ -286,6 +287,7 @@ def test_a_url_that_no_result_file_may_hold_is_no_link(bench: Bench, url: str, w
     )
 
 
+@pytest.mark.slow
 def test_a_single_link_of_no_confirmed_form_is_refused_and_its_number_is_kept_as_it_is(
     bench: Bench,
 ) -> None:

@@ -144,6 +144,7 @@ def test_what_was_known_before_a_refusal_stays_known_and_its_row_is_due_at_once(
     assert NOON.isoformat() == funnel["seen"]
 
 
+@pytest.mark.slow
 def test_jobs_that_nobody_asked_for_are_due_once_the_setting_is_corrected(tmp_path: Path) -> None:
     bench, run, linked = night(tmp_path, follow_cardholders=False)
     partner = Partner()

@@ -26,6 +26,7 @@ from flows.runs.versions import RELEASE
 from schemas.breaks import Break
 from schemas.records import Closing
 from schemas.tables import Awaiting, Questions, Refusals
+from tests.builders import quick
 from tests.memory_bench import MemoryBench, memory_bench
 from tests.night import BANK, DAY, NOON
 from tests.reports.test_lists import HEAD, link, refusal
@@ -143,7 +144,7 @@ def test_a_run_without_a_part_of_a_ledger_has_lists_without_lines() -> None:
     assert [0, 0] == [table(bench, run, f"{name}.csv").height for name in ("questions", "errors")]
 
 
-@pytest.mark.parametrize("full_portfolio", [False, True])
+@pytest.mark.parametrize("full_portfolio", quick(1, [True, False]))
 def test_a_report_of_a_portfolio_has_no_list_of_what_was_suppressed(full_portfolio: bool) -> None:
     bench = memory_bench(full_portfolio=full_portfolio)
     content = bench.content("bank/extracts/" + bench.drop(3, "bank-20261119.csv"))
@@ -173,7 +174,7 @@ class Noted:
         return self.result
 
 
-@pytest.mark.parametrize("funnel", [None, {"steps": 1}])
+@pytest.mark.parametrize("funnel", quick(1, [{"steps": 1}, None]))
 @pytest.mark.parametrize("attempts", [None, {"after": {**dict.fromkeys(STATES, 0), "linked": 2}}])
 def test_the_facts_are_those_of_the_run_as_of_the_day_at_the_issuer(
     monkeypatch: pytest.MonkeyPatch, funnel: Any, attempts: Any

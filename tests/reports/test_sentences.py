@@ -233,7 +233,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Texts:
     return Texts(tmp_path_factory.mktemp)
 
 
-@pytest.mark.parametrize("situation", quick(6, list(SITUATIONS)))
+@pytest.mark.parametrize("situation", quick(4, list(SITUATIONS)))
 def test_a_situation_has_the_sentences_that_are_true_of_it(
     texts: Texts, situation: Callable[[Night], None]
 ) -> None:

@@ -157,6 +157,7 @@ def test_a_changed_row_whose_chunk_was_cancelled_is_still_a_change_that_can_be_s
     assert {"linked"} == set(stand(place).values())
 
 
+@pytest.mark.slow
 def test_a_change_in_a_cancelled_chunk_is_taken_back_by_an_extract_that_has_the_old_row(
     tmp_path: Path,
 ) -> None:

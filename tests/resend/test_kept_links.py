@@ -87,6 +87,7 @@ def test_what_was_decided_about_is_known_when_it_comes_again(tmp_path: Path) -> 
     assert ("linked", "changed") == (stand(place)["a"], stand(place)["b"])
 
 
+@pytest.mark.slow
 def test_under_send_a_kept_link_is_not_replaced_by_the_same_change(tmp_path: Path) -> None:
     place, _ = after_a_move(tmp_path, "a")
     kept(place)

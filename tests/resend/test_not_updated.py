@@ -152,6 +152,7 @@ def test_a_corrected_row_goes_out_where_it_has_another_address_than_the_link(
     assert "linked" == stand(place)["a"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bad", "portfolio"), quick(1, [(BAD, False), (BAD, True), ({PAN: "unreadable"}, True)])
 )

@@ -77,6 +77,7 @@ def runs_of(done: Renewed) -> list[str]:
     return [run.manifest.run for run in done.runs]
 
 
+@pytest.mark.slow
 def test_cards_whose_link_ends_within_the_days_get_a_new_one(tmp_path: Path) -> None:
     bench = on(linked(tmp_path), DUE)
 

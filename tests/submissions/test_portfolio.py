@@ -23,6 +23,7 @@ from flows.submissions.rehearsal import rehearse
 from flows.submissions.submit import Request
 from schemas.portal import ADDRESS1, CITY, CUID, FIRST_NAME, MONTH, YEAR
 from schemas.reasons import AWAITED, REFUSED, REVERTED, STANDING
+from tests.builders import quick
 from tests.partner_api.town import Population, committed, town
 from tests.resend.test_changed import stand
 
@@ -37,6 +38,7 @@ def test_the_first_night_sends_everybody_and_the_second_only_the_newcomer(tmp_pa
     assert dict.fromkeys("abc", STANDING) == place.held_back(done)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "change"),
     [
@@ -86,7 +88,7 @@ def test_a_link_is_made_anew_from_the_day_on_that_the_setting_says(tmp_path: Pat
     assert [set(), {"a"}] == found
 
 
-@pytest.mark.parametrize(("resend", "sent"), [(False, set()), (True, {"b"})])
+@pytest.mark.parametrize(("resend", "sent"), quick(1, [(True, {"b"}), (False, set())]))
 def test_who_was_refused_goes_again_only_where_the_setting_says_so(
     tmp_path: Path, resend: bool, sent: set[str]
 ) -> None:
