@@ -278,7 +278,8 @@ def make(archive: Path, code: Path) -> None:
         (bank.store / FIRST / "extracts").mkdir(parents=True)
         (bank.store / SECOND / "extracts").mkdir(parents=True)
         with TemporaryDirectory() as old, tarfile.open(HERE / "nights.tar.xz") as nights:
-            nights.extractall(old, filter="data")
+            nights.extraction_filter = getattr(tarfile, "data_filter", None)
+            nights.extractall(old)
             for name in SHARED:
                 shutil.copy(Path(old) / name, bank.folder)
             for extract in (Path(old) / "store" / SECOND / "extracts").iterdir():
