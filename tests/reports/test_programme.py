@@ -217,6 +217,42 @@ def test_days_run_from_the_link_to_the_placed_card() -> None:
     ).rows()
 
 
+def test_of_two_cards_the_one_named_first_gives_the_week_and_the_one_linked_first_the_days() -> (
+    None
+):
+    cards = [
+        attempt("a", "linked", LAST_WEEK, since=datetime(2026, 11, 10, 9, tzinfo=UTC)),
+        attempt("a", "linked", last_4="2222", since=datetime(2026, 11, 13, 9, tzinfo=UTC)),
+        attempt("b", "rejected"),
+    ]
+    stand = with_stages(standing(fold(pl.DataFrame(cards, ATTEMPT)), TODAY), NO_STAGES)
+    placed_on = pl.when(pl.col("holder") == "a").then(date(2026, 11, 14))
+
+    known = programme.cardholders(stand.with_columns(placed_on=placed_on))
+
+    assert [
+        (LAST_WEEK, True, LAST_WEEK, 4),
+        (THIS_WEEK, False, None, None),
+    ] == known.select("week", "sent", "placed_week", "days").sort("week").rows()
+
+
+def test_where_nothing_is_known_of_links_that_ended_their_use_is_not_said_to_be_none() -> None:
+    counts = pl.DataFrame(
+        {
+            "placed_known": [0, 1, 0],
+            "had_link": [1, 1, 0],
+            "ever_placed": [0, 1, 0],
+            "expired_known": [0, 1, 0],
+            "expired": [1, 1, 0],
+            "expired_unused": [0, 1, 0],
+        }
+    )
+
+    known = programme.without_unknown(counts).select("ever_placed", "expired_unused")
+
+    assert [(None, None), (1, 1), (0, 0)] == known.rows()
+
+
 def test_the_page_says_the_result_first_and_which_issuers_it_lacks() -> None:
     report = programme_of([issuer(attempt("a", "linked"))], NOW, 12, ["torn"])
 
