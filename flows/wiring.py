@@ -171,7 +171,13 @@ def reports_url() -> str:
 
 def clear_token_problems() -> Iterator[str]:
     """Yield what is wrong where the page server's token goes through a network in clear."""
-    if re.match(r"http://(?!(?:127\.0\.0\.1|localhost|\[::1])[:/])", reports_url()):
+    from schemas.partner_api.service import LOOPBACK
+
+    try:
+        address = urlsplit(reports_url())
+    except ValueError:  # no address: the page server says so
+        return
+    if address.scheme == "http" and address.hostname not in LOOPBACK:
         yield (
             "CARDLINK_REPORTS_URL is http on another machine: its token goes through the network "
             "in clear; let a proxy end TLS, and set its https address"

@@ -75,7 +75,7 @@ def give_up(
         parts.append(counted(decided.nameless, "row that names", "rows that name") + " nobody")
     line = f"{run}: {' and '.join(parts)} {act}"
     if not decided.standing:
-        line = f"{run}: nothing new; all that is meant is {act} already"
+        line = f"{run}: nothing new; everything selected is {act} already"
     when = "now" if undo else "until then"
     if decided.states:
         line += f" ({', '.join(decided.states)} {when})"
@@ -122,7 +122,7 @@ def keep_link(
     act = "asked about again" if undo else "kept"
     line = f"{run}: {counted(decided.links, 'link')} {act}"
     if decided.record is None:
-        line = f"{run}: nothing new; the links that are meant are {act} already"
+        line = f"{run}: nothing new; the links selected are {act} already"
     facts = {"target": run, "what": act, "links": decided.links, "reason": redact(reason)}
     facts["sha256"] = decided.sha256
     return remediated(facts, [line], Step("worklist", issuer_context.issuer.issuer), dry_run)

@@ -213,10 +213,8 @@ def _is_missing(file: Path) -> bool:
     """Return whether there is no such file; what else is wrong with a path, reading it says."""
     try:
         file.stat()
-    except FileNotFoundError:
-        return True
-    except OSError:
-        return False
+    except OSError as error:
+        return isinstance(error, FileNotFoundError)
     return False
 
 
@@ -290,9 +288,9 @@ def _move(
     ]
     line = f"{run}: {numbered([chunk.chunk.number for chunk in moved])} {DONE[move]}"
     if not moved:
-        line = f"{run}: nothing to record, no chunk of it {NONE_TO_MOVE[move]}"
+        line = f"{run}: nothing to record; no chunk of it {NONE_TO_MOVE[move]}"
         if chunks:
-            line = f"{run}: nothing to record, {numbered(chunks)} had been moved so before"
+            line = f"{run}: nothing to record; that was recorded for {numbered(chunks)} before"
     title = f"{run}: what was recorded"
     if dry_run:
         line = f"dry run, nothing was recorded: {line}"

@@ -281,7 +281,7 @@ def _under_way(context: IssuerContext, stored: _Request) -> Iterator[str]:
     audit_trail = AuditTrail(adapters.store, adapters.actor, adapters.now, adapters.prover)
     under_way = audit_trail.settle_gone(context.issuer.issuer)
     if link(stored.place, len(stored.history) + 1) in under_way:
-        yield "somebody is carrying it out, or died doing so less than a quarter of an hour ago"
+        yield "somebody is carrying it out, or was killed doing so in the last quarter of an hour"
 
 
 def _is_signed(first: Approval, signatures: Signatures) -> bool:

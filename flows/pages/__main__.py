@@ -18,7 +18,7 @@ import uvicorn
 from flows.errors import CardlinkError, OperatorError
 from flows.hardening import harden_process
 from flows.pages.address import ReportsAddress, reports_address
-from flows.pages.connections import BoundedProtocol, InSentences
+from flows.pages.connections import BoundedProtocol, WithoutTraces
 from flows.pages.site import site
 from flows.wiring import clear_token_problems, config_folder, reports_url
 
@@ -44,7 +44,7 @@ def server(folder: Path, address: ReportsAddress) -> uvicorn.Server:
 
     It logs no request: each has the token.
     """
-    logging.getLogger("uvicorn.error").addFilter(InSentences())
+    logging.getLogger("uvicorn.error").addFilter(WithoutTraces())
     return uvicorn.Server(
         uvicorn.Config(
             site(folder, address),

@@ -17,15 +17,15 @@ SILENT = 10.0  # seconds until the first request is whole
 LONGEST = 120.0  # seconds that a connection lasts, with all its requests and answers
 
 
-class InSentences(Filter):
-    """Leaves of what ends an answer the sentence of our errors, and nothing of a browser's."""
+class WithoutTraces(Filter):
+    """Logs an error of ours as its sentence, without a trace, and drops those a browser causes."""
 
     def filter(self, record: LogRecord) -> bool:
-        """Return whether a line is written, without a trace where the error is known."""
+        """Return whether a record is logged; one with an error of ours becomes its sentence."""
         error = record.exc_info[1] if record.exc_info else None
         if isinstance(error, CardlinkError):
             record.msg = str(error)
-            record.exc_info = None
+            record.args = record.exc_info = None
         return not isinstance(error, LocalProtocolError)  # the browser broke HTTP, or left
 
 

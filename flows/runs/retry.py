@@ -10,8 +10,8 @@
    `purge` and `placements` twice); a form without them ends as failed.
 
 Temporary are the errors of a store that map to StoreBusyError (`_BY_CODE` in `flows/adapters/
-s3_errors.py`, `_BY_NUMBER` in `local.py`), credentials of S3 that worked
-before they expired, and those of the API that map to ServiceBusyError.
+s3_errors.py`, `_BY_NUMBER` in `local.py`), credentials of S3 that worked before they expired, and
+those of the API that map to ServiceBusyError.
 
 No other error is retried: it needs a person. A stop signal ends the waiting.
 """

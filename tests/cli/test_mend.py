@@ -108,8 +108,8 @@ def test_a_move_that_was_recorded_already_says_that_nothing_is_left_to_record(
     named = cardlink(tmp_path, "outbox", "hold", run, "2", *WHY)
 
     assert (0, 0) == (repeated.exit_code, named.exit_code)
-    assert f"{run}: nothing to record, chunk 2 had been moved so before" in named.stdout
-    assert f"{run}: nothing to record, no chunk of it waits for its upload" in repeated.stdout
+    assert f"{run}: nothing to record; that was recorded for chunk 2 before" in named.stdout
+    assert f"{run}: nothing to record; no chunk of it waits for its upload" in repeated.stdout
 
 
 def test_a_run_is_abandoned_and_the_extract_submitted_as_a_new_run(
@@ -251,5 +251,5 @@ def test_the_command_says_where_the_cards_stood_and_takes_them_up_again(
         nothing.exit_code,
     )
     assert f"{run}: 2 cards given up (2 to upload until then)" in given_up.stdout
-    assert f"{run}: nothing new; all that is meant is given up already" in repeated.stdout
+    assert f"{run}: nothing new; everything selected is given up already" in repeated.stdout
     assert f"{run}: 1 card taken up again (1 to upload now)" in taken_up.stdout

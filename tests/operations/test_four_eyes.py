@@ -150,7 +150,7 @@ def test_a_request_whose_second_person_was_killed_before_it_was_recorded_is_not_
     at_once = carried_out(bench, number)
     monkeypatch.setattr(audit_trail, "is_gone", lambda _: True)
 
-    assert "somebody is carrying it out, or died doing so" in at_once
+    assert "somebody is carrying it out, or was killed doing so" in at_once
     assert "anna" == carried_out(bench, number)
 
 
