@@ -27,10 +27,10 @@ from urllib.parse import (
 import httpx
 
 from flows.runs.notices import Channel, ChannelError
+from schemas.partner_api.service import LOOPBACK
 
 SECONDS = 10.0  # for a server to answer
 PORTS = {"smtp": 587, "smtps": 465}
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def open_channels(addresses: Mapping[str, str]) -> list[Channel]:
