@@ -13,14 +13,14 @@ first, so that nobody is asked to agree to what would be refused.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from itertools import chain
 from typing import Any, NamedTuple, Protocol
 
 from pydantic_core import to_jsonable_python
 
-from flows.errors import GateError, OperatorError
+from flows.errors import CardlinkError, GateError, OperatorError
 from flows.operations.settings_in_force import in_words, settings_of, values_of
 from flows.operations.shown_facts import as_shown, departures
 from flows.redaction import redact, redacted
@@ -31,7 +31,7 @@ from flows.runs.identity import canonical, digest
 from flows.runs.keys import approvals, corrections, extracts, link, results
 from flows.runs.store import read_if_stored
 from flows.runs.trail_entries import digests_named
-from flows.steps import YOUR_NAME, Option, Sentence, Step, parsed_line
+from flows.steps import YOUR_NAME, Option, Sentence, Step
 from schemas.governed import changes
 from schemas.persons import normalised
 from schemas.records import Approval
@@ -112,14 +112,6 @@ class Command(NamedTuple):
     signatures: Signatures | None = None
 
 
-class OpenRequest(NamedTuple):
-    """A request that another person can carry out: its number, its record, and its command."""
-
-    number: str
-    record: Approval
-    step: Step
-
-
 class _Request(NamedTuple):
     """A stored request: its folder, and its records from the first."""
 
@@ -162,8 +154,9 @@ def request(context: IssuerContext, command: Command) -> tuple[str, Approval]:
 def carrying_out(context: IssuerContext, number: str, command: Command) -> Iterator[str]:
     """Use up a request while its command runs, and yield who made it.
 
-    A command that fails gives it back; one that is killed has used it up. Raises NobodyError, and
-    ApprovalError where the request does not fit.
+    A command that fails gives it back; one that is killed has used it up, and a second record that
+    it was carried out says that the command ended. Raises NobodyError, and ApprovalError where the
+    request does not fit.
     """
     _refuse_nobody(command)
     adapters = context.adapters
@@ -187,20 +180,9 @@ def carrying_out(context: IssuerContext, number: str, command: Command) -> Itera
         given_back = used.model_copy(update={"what": "given back"})
         add_next(adapters.store, place, len(history) + 2, given_back)
         raise
-
-
-def open_requests(context: IssuerContext) -> list[OpenRequest]:
-    """Return the requests that nobody has carried out and that have not expired."""
-    adapters = context.adapters
-    prefix = approvals(context.issuer.issuer)
-    still_open: list[OpenRequest] = []
-    for folder in adapters.store.keys(prefix, shallow=True):
-        history = list(records(adapters.store, folder.key, Approval))
-        is_open = history and history[-1].what != "carried out"
-        if is_open and adapters.now() < history[0].until:
-            number = folder.key.removeprefix(prefix).rstrip("/")
-            still_open.append(OpenRequest(number, history[0], parsed_line(history[0].line)))
-    return still_open
+    with suppress(CardlinkError):  # the command has done what it should
+        ended = used.model_copy(update={"at": adapters.now()})
+        add_next(adapters.store, place, len(history) + 2, ended)
 
 
 def _place(context: IssuerContext, number: str) -> str:

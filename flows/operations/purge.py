@@ -22,12 +22,11 @@ from flows.book.removals import Ledger, removals
 from flows.operations.erasure import finish_erasures
 from flows.operations.remediation import CommittedError, abandon
 from flows.operations.retention import (
-    KEPT,
     LEFT,
     Kept,
     RunState,
     closed_state,
-    part_of,
+    objects_by_part,
     state_of,
     term_of,
     verdict,
@@ -160,7 +159,8 @@ def purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
     if plan.lots:
         cleaner.delete(f"{runs(context.issuer.issuer)}purge")
     deleted: list[PurgeUnit] = []
-    for unit in plan.lots:
+    # what was begun first: so only the newest record can be of a part that is not deleted whole
+    for unit in sorted(plan.lots, key=lambda unit: not unit.resumed):
         if unit.abandons and not _ensure_abandoned(context, unit):
             continue
         if not unit.resumed:
@@ -350,7 +350,7 @@ class _Candidate:
 def _plan_run(candidate: _Candidate) -> _RunPlan:
     """Return what is due of a run, and what is kept: all where a document is unreadable."""
     run = candidate.run
-    by_part = _by_part(run, candidate.entries)
+    by_part = objects_by_part(run.keys, candidate.entries)
     due: list[PurgeUnit] = []
     kept: list[KeptPart] = []
     try:
@@ -366,18 +366,6 @@ def _plan_run(candidate: _Candidate) -> _RunPlan:
         return _RunPlan(kept=tuple(KeptPart(run.id, part, why) for part in PARTS))
     unknown = sorted(redact(entry.key) for entry in by_part[None])
     return _RunPlan(tuple(due), tuple(kept), tuple(unknown), tuple(by_part[LEFT]))
-
-
-def _by_part(run: StoredRun, entries: Sequence[Entry]) -> defaultdict[str | None, list[Entry]]:
-    """Return the objects of a run by the part they belong to; none for what is not ours."""
-    claims = [entry.key for entry in entries if entry.key.startswith(run.keys.claims)]
-    # the last link of the claim's chain stays: the next claim continues from its number
-    last_claim = max(claims, default="")
-    by_part = defaultdict[str | None, list[Entry]](list)
-    for entry in entries:
-        part = KEPT if entry.key == last_claim else part_of(run.keys, entry.key)
-        by_part[part].append(entry)
-    return by_part
 
 
 def _judge(candidate: _Candidate, part: Part, entries: tuple[Entry, ...]) -> PurgeUnit | KeptPart:

@@ -4,7 +4,7 @@ Never due is what is unsent, unanswered or a break. Put here what decides; `purg
 """
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from io import BytesIO
@@ -98,6 +98,20 @@ def part_of(keys: RunKeys, key: str) -> Part | Literal["kept", "left"] | None:
     if _LEFT_NAME.fullmatch(name):
         return LEFT
     return None
+
+
+def objects_by_part(
+    keys: RunKeys, entries: Sequence[Entry]
+) -> defaultdict[str | None, list[Entry]]:
+    """Return the objects of a run by the part they belong to (`part_of`)."""
+    # the last link of the claim's chain stays: the next claim continues from its number
+    last_claim = max(
+        (entry.key for entry in entries if entry.key.startswith(keys.claims)), default=""
+    )
+    by_part = defaultdict[str | None, list[Entry]](list)
+    for entry in entries:
+        by_part[KEPT if entry.key == last_claim else part_of(keys, entry.key)].append(entry)
+    return by_part
 
 
 def verdict(part: Part, state: RunState, settings: Retention, now: datetime) -> Kept | None:

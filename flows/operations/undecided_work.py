@@ -1,5 +1,5 @@
 """What waits beside the committed runs: extracts held back, requests for a second person,
-runs begun.
+runs begun, a purge that was stopped.
 
 Put here what the worklist has of things that no committed run knows of; `flows.reports.worklist`
 has the rest.
@@ -8,7 +8,8 @@ has the rest.
 from collections.abc import Iterator, Sequence
 
 from flows.book.known_plans import KnownPlan
-from flows.operations.four_eyes import OpenRequest, open_requests
+from flows.operations.stored_requests import StoredRequest, open_requests, stopped_requests
+from flows.operations.unfinished_purge import unfinished_purge
 from flows.reports import work_kinds as kinds
 from flows.reports.survey import Beside
 from flows.reports.work import Work
@@ -38,7 +39,12 @@ def undecided(context: IssuerContext, plans: Sequence[KnownPlan]) -> list[Work]:
 
     `plans`: those of all its runs.
     """
-    return [*_extracts(context, plans), *_requests(context), *_begun(context, plans)]
+    return [
+        *_extracts(context, plans),
+        *_requests(context),
+        *_begun(context, plans),
+        *_purge(context),
+    ]
 
 
 def _extracts(context: IssuerContext, plans: Sequence[KnownPlan]) -> Iterator[Work]:
@@ -88,23 +94,43 @@ def _begun_run(context: IssuerContext, begun: BegunRun, *, is_stored: bool) -> W
 
 
 def _requests(context: IssuerContext) -> Iterator[Work]:
-    """Yield the requests that another person can carry out."""
+    """Yield the requests that another person can carry out, and those whose command may have been
+    stopped.
+    """
+    issuer = context.issuer.issuer
     for request in open_requests(context):
-        yield _request(context.issuer.issuer, request)
+        maker = request.first
+        reason = f" ({maker.reason})" if maker.reason else ""
+        step = request.step.adding(approve=request.number, actor=YOUR_NAME)
+        note = (
+            f"{maker.actor} requested it{reason}; a different person runs the line, or "
+            f"lets it expire at {maker.until:%Y-%m-%d %H:%M} UTC."
+        )
+        yield _request(issuer, request, kinds.REQUESTS)._replace(step=step, note=note)
+    for request in stopped_requests(context):
+        note = f"{request.last.actor} carried it out, for {request.first.actor}."
+        yield _request(issuer, request, kinds.STOPPED_REQUESTS)._replace(note=note)
 
 
-def _request(issuer: str, request: OpenRequest) -> Work:
-    record = request.record
-    reason = f" ({record.reason})" if record.reason else ""
+def _request(issuer: str, request: StoredRequest, kind: str) -> Work:
     return Work(
-        due=record.until,
-        kind=kinds.REQUESTS,
+        due=request.first.until,
+        kind=kind,
         issuer=issuer,
-        since=record.at,
+        since=request.last.at,
         fields=(("name", request.number),),
-        step=request.step.adding(approve=request.number, actor=YOUR_NAME),
-        note=(
-            f"{record.actor} requested it{reason}; a different person runs the line, or "
-            f"lets it expire at {record.until:%Y-%m-%d %H:%M} UTC."
-        ),
+        step=request.step,
     )
+
+
+def _purge(context: IssuerContext) -> Iterator[Work]:
+    """Yield the purge that was stopped before it had deleted what it recorded."""
+    unfinished = unfinished_purge(context)
+    if unfinished is not None:
+        yield Work(
+            due=unfinished.since,
+            kind=kinds.PURGING,
+            issuer=context.issuer.issuer,
+            since=unfinished.since,
+            run=unfinished.run,
+        )

@@ -866,6 +866,16 @@ ERASING = _kind(
         of_one_run=True,
     )
 )
+PURGING = _kind(
+    Kind(
+        "purges to finish",
+        OPERATOR,
+        "Recorded as deleted, and not all of it is",
+        Step("purge", Slot("issuer")),
+        "A purge is under way, or was stopped; the next one finishes it.",
+        several=True,
+    )
+)
 ERASURES = _kind(
     Kind(
         "forgotten cardholders",
@@ -889,6 +899,17 @@ REQUESTS = _kind(
         OPERATOR,
         "Requested, and nobody has carried it out",
         Step("worklist", Slot("issuer")),  # each request has its own line instead
+        noun="request",
+        of_one_run=True,
+    )
+)
+STOPPED_REQUESTS = _kind(
+    Kind(
+        "requests used up",
+        OPERATOR,
+        "Carried out, and their command has not come to its end",
+        Step("worklist", Slot("issuer")),  # each request has its own line instead
+        "It is under way, or was stopped: the line again requests what is left, after a dry run.",
         noun="request",
         of_one_run=True,
     )

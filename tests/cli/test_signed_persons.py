@@ -69,11 +69,15 @@ def test_two_persons_act_with_their_keys_and_both_signatures_are_stored(
     done = typed(tmp_path, run, "bert", "bert", number)
 
     place = tmp_path / "store" / "bank" / "approvals" / number
-    requested, used = (json.loads(file.read_bytes()) for file in sorted(place.iterdir()))
+    requested, used, ended = (json.loads(file.read_bytes()) for file in sorted(place.iterdir()))
     statement = (place / "000001.json").read_bytes()
     bert = KEYS["bert"]
     assert 0 == done.exit_code
-    assert is_signed_by(statement, used["signature"], bert.public, bert.fingerprint)
+    assert ["requested", "carried out", "carried out"] == [
+        one["what"] for one in (requested, used, ended)
+    ]
+    for one in (used, ended):
+        assert is_signed_by(statement, one["signature"], bert.public, bert.fingerprint)
     unsigned = canonical({name: value for name, value in requested.items() if name != "signature"})
     anna = KEYS["anna"]
     assert is_signed_by(unsigned, requested["signature"], anna.public, anna.fingerprint)

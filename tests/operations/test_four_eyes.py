@@ -17,9 +17,9 @@ from flows.operations.four_eyes import (
     _changed_files,
     _versions,
     carrying_out,
-    open_requests,
     request,
 )
+from flows.operations.stored_requests import open_requests, stopped_requests
 from flows.runs import audit_trail
 from flows.runs.audit_trail import audited
 from flows.runs.keys import approvals, corrections, extracts, results
@@ -90,6 +90,40 @@ def test_a_request_whose_command_failed_can_be_carried_out_by_anybody_but_its_ma
         assert carried_out(bench, number, name).startswith("anna made it; a different person")
     assert "anna" == carried_out(bench, number, "bert")
     assert "there is no such request" == carried_out(bench, "0" * 12)
+
+
+def test_a_request_whose_command_has_not_ended_is_known_until_it_expires_or_is_made_again(
+    tmp_path: Path,
+) -> None:
+    bench, after = bench_at(tmp_path)
+    number, _ = request(bench.context, command("anna"))
+
+    def not_ended() -> list[str]:
+        return [one.number for one in stopped_requests(bench.context)]
+
+    under_way = carrying_out(bench.context, number, command("bert"))
+    told = [not_ended()]
+    under_way.__enter__()
+    told.append(not_ended())
+    after(timedelta(hours=2))
+    told.append(not_ended())
+    after(timedelta(hours=1))
+    again, _ = request(bench.context, command("anna"))
+    told.append(not_ended())
+
+    assert [[], [number], [], []] == told
+    assert ["anna", []] == [carried_out(bench, again), not_ended()]
+    under_way.__exit__(None, None, None)
+
+
+def test_a_request_whose_command_ended_is_not_one_that_was_stopped(tmp_path: Path) -> None:
+    bench, _ = bench_at(tmp_path)
+    number, _ = request(bench.context, command("anna"))
+
+    assert "anna" == carried_out(bench, number)
+
+    assert ([], []) == (open_requests(bench.context), stopped_requests(bench.context))
+    assert carried_out(bench, number, "carl").startswith("bert used it on")
 
 
 def test_of_two_who_carry_out_a_request_at_the_same_moment_one_is_refused_with_its_number(

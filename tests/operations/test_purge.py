@@ -29,6 +29,7 @@ from flows.operations.purge import (
     purge,
 )
 from flows.operations.remediation import abandon
+from flows.operations.unfinished_purge import unfinished_purge
 from flows.reports.across import reconcile_runs
 from flows.reports.cardholder_trace import trace
 from flows.reports.rebuild import rebuild
@@ -163,11 +164,13 @@ def test_a_purge_killed_after_its_record_is_finished_by_the_next_one(
     with pytest.raises(KeyboardInterrupt):
         purge(old.context, Killed(cleaner(bench), deletions))
     first = bench.stored(run).purged("chunks")
+    stopped = unfinished_purge(old.context)
 
     again = purge(later(bench, YEAR + 1).context, cleaner(bench))
 
     assert first == bench.stored(run).purged("chunks")
     assert again.lots[0].resumed
+    assert (run, None) == (stopped and stopped.run, unfinished_purge(old.context))
     assert _left(whole) == _left(bench)
     assert () == plan_purge(later(bench, YEAR + 2).context, cleaner(bench)).lots
 
