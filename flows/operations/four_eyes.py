@@ -23,6 +23,7 @@ from pydantic_core import to_jsonable_python
 from flows.errors import CardlinkError, GateError, OperatorError
 from flows.operations.settings_in_force import in_words, settings_of, values_of
 from flows.operations.shown_facts import as_shown, departures
+from flows.operations.stored_requests import open_requests
 from flows.redaction import redact, redacted
 from flows.runs.audit_trail import AuditTrail
 from flows.runs.chains import add_next, records
@@ -125,7 +126,10 @@ class _Request(NamedTuple):
 
 
 def request(context: IssuerContext, command: Command) -> tuple[str, Approval]:
-    """Store a request for a second person; return its number and record. NobodyError."""
+    """Store a request for a second person; return its number and record. NobodyError.
+
+    Whoever requests again what they have requested, and nobody has carried out, gets that request.
+    """
     _refuse_nobody(command)
     adapters = context.adapters
     record = Approval(
@@ -143,6 +147,9 @@ def request(context: IssuerContext, command: Command) -> tuple[str, Approval]:
         settings=context.settings_in_force,
         would=_would(context, command),
     )
+    for stored in open_requests(context):
+        if _content(stored.first) == _content(record):
+            return stored.number, stored.first
     signature = _signature(command, canonical(record))
     record = record.model_copy(update={"signature": signature})
     number = _number(record)
@@ -187,6 +194,11 @@ def carrying_out(context: IssuerContext, number: str, command: Command) -> Itera
 
 def _place(context: IssuerContext, number: str) -> str:
     return f"{approvals(context.issuer.issuer)}{number}/"
+
+
+def _content(record: Approval) -> bytes:
+    """Return who requests what, without when."""
+    return canonical(record.model_copy(update=dict.fromkeys(("at", "until", "signature"))))
 
 
 def _number(record: Approval) -> str:

@@ -148,7 +148,7 @@ def test_a_request_is_used_once_and_not_after_its_hours(
     bank: Bench, run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     line = ("outbox", "release", run, "1", *WHY)
-    first, late = asked(tmp_path, *line), asked(tmp_path, *line)
+    first, late = asked(tmp_path, *line), asked(tmp_path, *line, who="carl")
     once = typed(tmp_path, *line, "--actor", "bert", "--approve", first)
     typed(tmp_path, "outbox", "hold", run, "1", *WHY)
 
@@ -165,7 +165,7 @@ def test_a_request_is_used_once_and_not_after_its_hours(
 def test_a_command_that_fails_gives_its_request_back(bank: Bench, run: str, tmp_path: Path) -> None:
     line = ("outbox", "release", run, "1", *WHY)
     number = asked(tmp_path, *line)
-    other = asked(tmp_path, *line)
+    other = asked(tmp_path, *line, who="carl")
     typed(tmp_path, *line, "--actor", "bert", "--approve", other)
     failed = typed(tmp_path, *line, "--actor", "bert", "--approve", number)  # it waits already
 

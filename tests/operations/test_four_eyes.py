@@ -116,6 +116,20 @@ def test_a_request_whose_command_has_not_ended_is_known_until_it_expires_or_is_m
     under_way.__exit__(None, None, None)
 
 
+def test_what_is_requested_again_while_it_waits_is_the_same_request(tmp_path: Path) -> None:
+    bench, after = bench_at(tmp_path)
+    number, record = request(bench.context, command("anna"))
+    after(timedelta(hours=1))
+    others = [command("carl"), command("anna")._replace(reason="another")]
+
+    again = request(bench.context, command("anna"))
+    numbers = {number, *(request(bench.context, other)[0] for other in others)}
+
+    assert (number, record) == again
+    assert numbers == {waiting.number for waiting in open_requests(bench.context)}
+    assert 3 == len(numbers)
+
+
 def test_a_request_whose_command_ended_is_not_one_that_was_stopped(tmp_path: Path) -> None:
     bench, _ = bench_at(tmp_path)
     number, _ = request(bench.context, command("anna"))
