@@ -5,8 +5,8 @@ retention removes its ledger, and then what its cards have left is what later ru
 other run names is part of the opening balance.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
 
@@ -63,6 +63,9 @@ class Book:
     read_runs: Callable[[], KnownRuns] = lambda: NO_RUNS
     # of the extracts whose rows that name no cardholder wait for the issuer
     nameless_turns: frozenset[int] = frozenset()
+    extract_days: Mapping[int, date] = field(
+        default_factory=dict
+    )  # by the numbers of their commits
 
     @cached_property
     def _not_named(self) -> pl.DataFrame:
@@ -249,7 +252,8 @@ class Book:
 
     def cards_undecided(self, today: date) -> pl.DataFrame:
         """Return where each issue of each card would stand if none were given up (`cards`)."""
-        cards = with_stages(standing(self.folded, today, self.kept), self.stages)
+        cards = standing(self.folded, today, self.kept, self.extract_days)
+        cards = with_stages(cards, self.stages)
         return with_state(with_excluded(cards, self.excluded), LEFT, self.departed)
 
 
@@ -270,6 +274,7 @@ def book_of(runs: StoredRuns, columns: Sequence[str] = ATTEMPT.names()) -> Book:
     typed_in = attempts_typed_in(prompted_singles(store, issuer)).select(columns)
     attempts = in_order([pages.attempts, typed_in])
     head = pages.head
+    extracts = [page.extract for page in head.pages.values() if page.extract is not None]
     return Book(
         issuer,
         head.registered,
@@ -281,5 +286,6 @@ def book_of(runs: StoredRuns, columns: Sequence[str] = ATTEMPT.names()) -> Book:
         kept_links(store, issuer),
         head.opening,
         pages.runs,
-        waiting_turns(page.extract for page in head.pages.values() if page.extract is not None),
+        waiting_turns(extracts),
+        {extract.turn: extract.day for extract in extracts},
     )

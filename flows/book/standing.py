@@ -7,6 +7,7 @@ attempt. So a link ends, and its card is `expired`, without anything being writt
 left (`departures.py`), and who is given up (`given_up.py`), the last of which counts before all.
 """
 
+from collections.abc import Mapping
 from datetime import date, timedelta
 from typing import Literal, NamedTuple
 
@@ -14,8 +15,9 @@ import polars as pl
 
 from flows.book.attempts import ATTEMPT, CANCELLED, CHANGES, SINGLE
 from flows.book.fold import Folded, is_changed, is_not_replaced, is_not_updated
+from flows.book.issues import NO_DAYS, is_newest
 from flows.book.kept_links import NONE_KEPT
-from flows.runs.cards import CARD, CARD_WITHOUT_TWIN, is_among, is_single, last_day
+from flows.runs.cards import CARD_WITHOUT_TWIN, is_among, last_day
 from schemas.actions import FIX, NOTHING, RESUBMIT
 from schemas.actions import NOT_ELIGIBLE as NOT_WORK
 from schemas.ledger import AWAITING, ERROR, LINKED, REJECTED
@@ -112,10 +114,16 @@ BLOCK = 100_000  # cards at once
 _WAITING = {"held": ON_HOLD, "waiting": TO_UPLOAD, SINGLE: UNKNOWN}  # by what an attempt waits for
 
 
-def standing(folded: Folded, today: date, kept: pl.DataFrame = NONE_KEPT) -> pl.DataFrame:
+def standing(
+    folded: Folded,
+    today: date,
+    kept: pl.DataFrame = NONE_KEPT,
+    days: Mapping[int, date] = NO_DAYS,
+) -> pl.DataFrame:
     """Return where each issue of each card stands on a day.
 
-    `kept`: the links that stay as they are, by an operator's decision (KEPT).
+    `kept`: the links that stay as they are, by an operator's decision (KEPT). `days`: the business
+    dates of extracts (`flows/book/issues.py`).
 
     Columns: those of the attempt that decides (ATTEMPT, with `tries` and `sendings` of all its
     attempts), `standing` (NAMES), `since` when, where that is known, `who` acts, `until` and
@@ -133,13 +141,11 @@ def standing(folded: Folded, today: date, kept: pl.DataFrame = NONE_KEPT) -> pl.
     )
     attempts = folded.attempts[decisive] if folded.attempts.height else folded.attempts
     first = folded.attempts["as_of"][places["first"]] if places.height else folded.attempts["as_of"]
-    newest = folded.attempts["turn"][places["last"]] if places.height else folded.attempts["turn"]
     cards = attempts.drop("tries", "sendings").with_columns(
         places["tries"],
         places["sendings"],
         until.alias("until"),
         first.alias("first"),
-        newest.alias("newest"),
         link["since"].alias("linked_at"),
         changed=is_changed(folded, kept),
         not_replaced=is_not_replaced(folded, kept),
@@ -150,9 +156,8 @@ def standing(folded: Folded, today: date, kept: pl.DataFrame = NONE_KEPT) -> pl.
     ended = (pl.col("until") + timedelta(days=1)).cast(ATTEMPT["since"])
     named = named.with_columns(since=pl.when(is_expired).then(ended).otherwise("since"))
     who = _with_who(_with_refusals(named, folded)).with_columns(_nobody_for_ended_cards(today))
-    return who.with_columns(current=_is_current(who)).drop(
-        "newest", "changed", "not_replaced", "not_updated"
-    )
+    current = is_newest(folded, who, days)
+    return who.with_columns(current=current).drop("changed", "not_replaced", "not_updated")
 
 
 def _with_refusals(cards: pl.DataFrame, folded: Folded) -> pl.DataFrame:
@@ -254,14 +259,3 @@ def _who(cards: pl.DataFrame) -> pl.DataFrame:
     of_reason = code.replace_strict(by_reason, default=None, return_dtype=pl.String)
     action = code.replace_strict(actions, default=None, return_dtype=pl.String)
     return cards.select(who=pl.coalesce(own, of_reason, pl.lit("partner")), action=action)
-
-
-def _is_current(issues: pl.DataFrame) -> pl.Series:
-    """Return which issues are the newest of their cards: tried last, of equal ones the latest."""
-    order = pl.struct(
-        "newest", pl.col("expiration").fill_null(""), pl.col("reissue_check").fill_null(0)
-    )
-    is_newest = order.rank("ordinal").over(CARD) == pl.len().over(CARD)
-    single = is_single(issues, CARD)  # most are; ranking a million takes 400 MB
-    others = issues.filter(~single).select(is_newest).to_series()
-    return single.scatter((~single).arg_true(), others)

@@ -10,27 +10,33 @@ it, whatever they corrected; an attempt for any of these issues (`flows/runs/car
 * A row whose card has changed since its link is there to replace that link: only an awaited answer
   blocks it, and that its change is settled (`replacing`).
 * An issue that expires before one of its card that has or awaits a link is not sent any more: its
-  link would replace that of the newer card (`superseded`).
+  link would replace that of the newer card (`superseded`). Nor is one once a later extract has a
+  newer one, whatever came of that, as its plastic is not used any more (`reissued`). A row that we
+  refused says less: it may be no reissue, and keeps no other from being sent.
 * Cards that look the same are told apart by `twin` where an attempt is of the row's own run or of
   one that repeats the same rows (`Family`). In any other run the numbers may be of other cards, so
   that there each of them blocks.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 
 import polars as pl
 
 from flows.book.attempts import ATTEMPT, SENT, active
+from flows.book.issues import with_extract
 from flows.results.lineage import repeats_of
 from flows.runs.cards import CARD_WITHOUT_TWIN, FINGERPRINTS, holder
 from flows.runs.stored_run import StoredRun
+from schemas.ledger import REJECTED
 from schemas.manifest import Manifest
+from schemas.reasons import NOT_ELIGIBLES
 
 # what the issue of a row is told from
 IDENTITY = ("cuid", "last_4", "expiration", *FINGERPRINTS)
 # why a row stays
 NEWER = "a newer issue of its card is linked or awaited"
+REISSUED = "a later extract has a newer issue of its card"
 SETTLED = "its change was sent, taken back or decided since, or a later extract has it"
 # An issue that a selected row (`origin`) was, is, or would be of; `twin` null where it is unknown.
 _ISSUE = (*CARD_WITHOUT_TWIN, "twin", "expiration", "reissue_check")
@@ -77,19 +83,50 @@ def _records(run: StoredRun, which: pl.Expr) -> pl.DataFrame:
 
 def family(run: str, registered: Sequence[Manifest]) -> frozenset[str]:
     """Return the runs that repeat the same rows as a run, itself included, however indirectly."""
-    repeats = {
+    repeats = _repeats(registered)
+    root = _root(run, repeats)
+    members = {run, root, *repeats}
+    return frozenset(member for member in members if _root(member, repeats) == root)
+
+
+def later_rows(
+    attempts: pl.DataFrame,
+    run: str,
+    registered: Sequence[Manifest],
+    days: Mapping[int, date],
+) -> pl.DataFrame:
+    """Return the attempts whose rows are of a later extract than those of a run, and right.
+
+    `days`: as of `flows.book.issues`.
+    """
+    root = _root(run, _repeats(registered))
+    number = next(
+        (number for number, manifest in enumerate(registered, 1) if manifest.run == root), None
+    )
+    if number is None:  # of a version that kept no order
+        return attempts.clear()
+    day = pl.lit(registered[number - 1].as_of)
+    is_same_day = pl.col("extract_day") == day
+    is_later = (pl.col("extract_day") > day) | (is_same_day & (pl.col("extract") > number))
+    is_right = (pl.col("state") != REJECTED) | pl.col("reason").is_in(NOT_ELIGIBLES)
+    of_extract = with_extract(attempts, days).filter(pl.col("run") != "")
+    return of_extract.filter(is_later & is_right).select(attempts.columns)
+
+
+def _repeats(registered: Sequence[Manifest]) -> dict[str, str]:
+    """Return which run each selection of rows repeats."""
+    return {
         manifest.run: manifest.selection.of
         for manifest in registered
         if manifest.selection is not None
     }
 
-    def root(member: str) -> str:
-        while member in repeats:
-            member = repeats[member]
-        return member
 
-    members = {run, root(run), *repeats}
-    return frozenset(member for member in members if root(member) == root(run))
+def _root(run: str, repeats: Mapping[str, str]) -> str:
+    """Return the run of the extract whose rows a run has."""
+    while run in repeats:
+        run = repeats[run]
+    return run
 
 
 def with_twins(rows: pl.DataFrame, attempts: pl.DataFrame, run: str) -> pl.DataFrame:
@@ -145,6 +182,25 @@ def superseded(would_be: pl.DataFrame, standing: pl.DataFrame) -> pl.DataFrame:
     earlier = pairs.filter(pl.col("expiration") < pl.col("expiration_sent"))
     return earlier.group_by("origin", maintain_order=True).agg(
         stands=pl.lit(NEWER), where=pl.col("run").last()
+    )
+
+
+def reissued(would_be: pl.DataFrame, later: pl.DataFrame) -> pl.DataFrame:
+    """Return which rows are of an issue that a later extract has replaced (as of `blocking`).
+
+    `would_be`: ISSUES of the rows as they would go out. `later`: `later_rows`.
+    """
+    pairs = would_be.join(
+        later.select(*_ISSUE, "run"),
+        on=CARD_WITHOUT_TWIN,
+        suffix="_later",
+        maintain_order="right",
+    )
+    is_same = pl.col("expiration") == pl.col("expiration_later")
+    is_other = is_same & (pl.col("reissue_check") != pl.col("reissue_check_later"))
+    earlier = pairs.filter((pl.col("expiration") < pl.col("expiration_later")) | is_other)
+    return earlier.group_by("origin", maintain_order=True).agg(
+        stands=pl.lit(REISSUED), where=pl.col("run").last()
     )
 
 

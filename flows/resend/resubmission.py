@@ -26,6 +26,8 @@ from flows.resend.blocking import (
     blocking,
     family,
     identified,
+    later_rows,
+    reissued,
     replacing,
     superseded,
     with_twins,
@@ -316,8 +318,10 @@ def _blocked(
     replaces = chosen.rows.filter(is_replaced)["row"]
     issues = pl.concat([as_sent(run, chosen.rows["row"]), identified(would_be["origin"], would_be)])
     book = known.book
-    sent = book.of_holders(issues["holder"]).sent()
-    of_cards = sent.join(issues, on=CARD_WITHOUT_TWIN, how="semi", maintain_order="left")
+    of_holders = book.of_holders(issues["holder"])
+    of_cards = of_holders.sent().join(
+        issues, on=CARD_WITHOUT_TWIN, how="semi", maintain_order="left"
+    )
     standing = active_attempts(of_cards, _today(context), family(run.id, registered))
     rows = with_twins(issues, book.attempts, run.id)
     is_replacing = pl.col("origin").is_in(replaces.implode())
@@ -327,8 +331,9 @@ def _blocked(
         awaited = blocking(rows.filter(is_replacing), standing.filter(state=AWAITING), first)
         blocked = replacing(blocked, awaited, settled)
     to_send = identified(would_be["origin"], would_be)
-    newer = superseded(to_send, standing).join(blocked, on="origin", how="anti")
-    blocked = pl.concat([blocked, newer])
+    later = later_rows(of_holders.attempts, run.id, registered, book.extract_days)
+    for others in (superseded(to_send, standing), reissued(to_send, later)):
+        blocked = pl.concat([blocked, others.join(blocked, on="origin", how="anti")])
     is_excluded = pl.col("origin").is_in(_left_out_itself(chosen).implode())
     excluded = to_send.filter(~is_excluded).join(
         book.excluded, on=CARD_WITHOUT_TWIN, how="semi", nulls_equal=True

@@ -6,7 +6,7 @@
   look the same in one run are two cards: `twin` numbers them by their rows.
 * An **issue** of a card is its expiration and, where the source tells (`[resend]
   reissue_column`), its reissue number. A reissued card is the same card: its issues are one
-  history, and the newest one says where the card stands.
+  history, and that of the newest extract (`flows/book/issues.py`) says where the card stands.
 
 No card number and no digest of one is kept, so a reissue that changes none of these cannot be told.
 Of a row's content three fingerprints are kept (FINGERPRINTS): CRC-32, the same in every version,

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from flows.book.attempts import ATTEMPT
+from flows.book.attempts import ATTEMPT, UNKNOWN_CONTENT
 from flows.book.fold import fold
 from flows.book.kept_links import KEPT, NONE_KEPT
 from flows.book.people import balance
@@ -97,6 +97,45 @@ def test_of_a_card_the_issue_that_was_tried_last_is_current_whatever_its_expiry(
     current = issues.filter("current").select("holder", "expiration").sort("holder").rows()
 
     assert [("a", "2912"), ("b", "2912")] == current
+
+
+def test_an_earlier_issue_that_is_sent_again_is_not_the_newest_where_the_extract_is_known() -> None:
+    again: dict[str, Any] = {"expiration": "2812", "as_of": TODAY}
+
+    def current(content: int) -> list[tuple[str, str]]:
+        issues = cards(
+            attempt("error", 1, content=1, **again),
+            attempt("error", 2, content=2, as_of=TODAY),
+            attempt("linked", 3, content=content, **again),
+        ).filter("current")
+        return issues.select("expiration", pl.col("standing").cast(pl.String)).rows()
+
+    assert [("2912", "refused")] == current(1)
+    assert [("2812", "linked")] == current(UNKNOWN_CONTENT)
+
+
+def test_an_extract_of_an_earlier_day_that_comes_later_brings_no_newer_issue() -> None:
+    late: dict[str, Any] = {"content": 2, "expiration": "2812"}
+    before = TODAY - timedelta(1)
+    attempts = [attempt("error", content=1, as_of=TODAY), attempt("error", 2, as_of=before, **late)]
+    again = attempt("linked", 3, as_of=TODAY, **late)
+    folded = fold(pl.DataFrame([*attempts, again], ATTEMPT))
+
+    issues = standing(folded, TODAY, days={1: TODAY, 2: before})
+
+    assert ["2912"] == issues.filter("current")["expiration"].to_list()
+
+
+def test_of_the_issues_in_one_extract_the_last_to_expire_is_current_but_for_a_corrected_one() -> (
+    None
+):
+    both = [attempt("error", content=1, expiration=expiration) for expiration in ("2912", "2812")]
+    again = attempt("linked", 2, content=1, expiration="2812")
+
+    [in_extract] = cards(*both, again).filter("current")["expiration"]
+    [corrected] = cards(both[0], again).filter("current")["expiration"]
+
+    assert ("2912", "2812") == (in_extract, corrected)
 
 
 def test_a_card_has_the_columns_that_are_promised_and_no_others() -> None:

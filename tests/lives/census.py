@@ -125,8 +125,11 @@ class Census:
             tries[card] = counting or of_card
         fates = Fates(life, bank)
         gone = self.gone(bank)
+        issues = self._issues(bank)
         standing = {
-            card: frozenset({"left"}) if card in gone else _whereabouts(of_card, fates, day)
+            card: frozenset({"left"})
+            if card in gone
+            else _whereabouts(of_card, fates, issues[card], day)
             for card, of_card in tries.items()
         }
         for card, states in standing.items():
@@ -145,6 +148,16 @@ class Census:
                 others = standing[card] - LINKED if is_surely else standing[card]
                 standing[card] = others | {"changed"}
         return standing | {card: standing[card] | {"given up"} for card in self.given_up}
+
+    def _issues(self, bank: Bank) -> Mapping[Card, Sequence[str]]:
+        """Return the issues of each card, by the last file that named each."""
+        issues: dict[Card, dict[str, int]] = defaultdict(dict)
+        for turn in self._whole_extracts:
+            for line, card in self.lines[turn].items():
+                issue = _issue(bank.town.people.card(line))
+                issues[card].pop(issue, None)
+                issues[card][issue] = turn
+        return defaultdict(tuple, {card: tuple(each) for card, each in issues.items()})
 
     def _freed(self, bank: Bank) -> Callable[[int, Row], bool]:
         """Return what says of a row that cannot be sent whether a later file has its card in one
@@ -306,17 +319,28 @@ class Fates:
         return place in self._portal.disputed and place[0] not in self._decided
 
 
-def _whereabouts(rows: list[tuple[int, Row]], fates: Fates, day: date) -> Whereabouts:
-    """Return where a card may stand: of each way in which its disputes may have ended."""
+def _issue(number: str) -> str:
+    """Return the issue of a card: its expiration (YYMM)."""
+    return number[16:]
+
+
+def _whereabouts(
+    rows: list[tuple[int, Row]], fates: Fates, issues: Sequence[str], day: date
+) -> Whereabouts:
+    """Return where a card may stand: of each way in which its disputes may have ended.
+
+    `issues`: those that files named, the newest last.
+    """
     states = [
         [
-            Try(turn, row.number[16:], state, ends, fates.has_delivered(row, ends))
+            Try(turn, _issue(row.number), state, ends, fates.has_delivered(row, ends))
             for state, ends in fates.of(row)
         ]
         for turn, row in rows
     ]
     outcomes: Iterable[tuple[Try, ...]] = product(*states)
-    return frozenset(_standing(tries, day) for tries, _ in zip(outcomes, range(MOST), strict=False))
+    ways = zip(outcomes, range(MOST), strict=False)
+    return frozenset(_standing(tries, issues, day) for tries, _ in ways)
 
 
 def _is_unsent(rows: list[tuple[int, Row]], fates: Fates) -> bool:
@@ -325,12 +349,12 @@ def _is_unsent(rows: list[tuple[int, Row]], fates: Fates) -> bool:
     return bool(sent) and any(state == "cancelled" for state, _ in fates.of(sent[-1]))
 
 
-def _standing(tries: tuple[Try, ...], day: date) -> str:
-    """Return where the newest issue of a card stands: the one that was tried last."""
+def _standing(tries: tuple[Try, ...], named: Sequence[str], day: date) -> str:
+    """Return where the newest issue of a card stands: of those tried the one named last."""
     issues: dict[str, list[Try]] = defaultdict(list)
     for attempt in tries:
         issues[attempt.issue].append(attempt)
-    newest = max(issues, key=lambda issue: (_last_word(issues[issue]).turn, issue))
+    newest = next((issue for issue in reversed(named) if issue in issues), max(issues))
     return _of_issue(issues[newest], day)
 
 

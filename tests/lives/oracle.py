@@ -341,14 +341,17 @@ class Recount:
             self._findings.unbalanced.append(f"{submitted} submitted, {len(sendings)} received")
 
     def _cards(self) -> Counter[str]:
-        """Count the cards of the runs that are kept, each once, by what came of its last issue."""
+        """Count the cards of the runs that are kept, each once, by what came of its last issue,
+        which is the one that expires last.
+        """
         kept = {run.manifest.run: run.manifest for run in self._bank.kept_runs()}
-        issues: dict[tuple[str, str], list[Sent]] = {}
+        issues: dict[tuple[str, str], list[Sent]] = defaultdict(list)
         for sent in self._bank.portal.received:
             if sent.run in kept:
-                issue = issues.get(sent.row.look, [])
-                same_issue = [other for other in issue if other.row.card == sent.row.card]
-                issues[sent.row.look] = [*same_issue, sent]
+                issues[sent.row.look].append(sent)
+        for look, sendings in issues.items():
+            last = max(sent.row.card[16:] for sent in sendings)
+            issues[look] = [sent for sent in sendings if sent.row.card[16:] == last]
         left = set[tuple[str, str]]()
         if self._bank.town.feed.portfolio:
             drops = [self._bank.drops[manifest.source.sha256] for manifest in kept.values()]

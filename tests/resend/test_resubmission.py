@@ -150,9 +150,16 @@ def test_a_reissued_card_that_the_partner_refused_goes_again_while_the_link_of_t
     assert {"a"} == place.sent(repeated)
 
 
-@pytest.mark.parametrize("is_answered", [False, True])
-def test_a_refused_card_is_not_sent_again_once_its_reissue_has_or_awaits_a_link(
-    tmp_path: Path, is_answered: bool
+@pytest.mark.parametrize(
+    ("refused_again", "why"),
+    [
+        (None, "1 a newer issue of its card"),
+        pytest.param("", "1 a newer issue of its card", marks=pytest.mark.slow),
+        ("b", "1 a later extract has a newer issue of its card"),
+    ],
+)
+def test_a_refused_card_is_not_sent_again_once_it_was_reissued(
+    tmp_path: Path, refused_again: str | None, why: str
 ) -> None:
     place = town(tmp_path, "a", settings={"full_portfolio": False})
     place.settle("b")
@@ -160,10 +167,10 @@ def test_a_refused_card_is_not_sent_again_once_its_reissue_has_or_awaits_a_link(
     place.answer(errors="b")
     place.people["b"] |= {YEAR: "31"}
     place.night()
-    if is_answered:
-        place.answer()
+    if refused_again is not None:
+        place.answer(errors=refused_again)
 
-    with pytest.raises(NothingToSendError, match="1 a newer issue of its card"):
+    with pytest.raises(NothingToSendError, match=why):
         again(place.bench, refused)
 
 
