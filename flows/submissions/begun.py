@@ -91,8 +91,8 @@ def _judge(
             return BegunRun(plan, "registered", planned)
         if not plan.is_whole:
             return BegunRun(plan, "selected", planned)
-        other = committed.get(_extract(plan, dated=dated), "")
-        if not other:
+        other = committed.get(_extract(plan, dated=dated))
+        if other is None:
             return BegunRun(plan, "pending", planned)
         is_requested = _is_new_run(context, plan.run, other)
         return BegunRun(plan, "requested" if is_requested else "superseded", planned, other)
@@ -156,11 +156,11 @@ def _ended(context: IssuerContext, runs: StoredRuns, own_run: str) -> Iterator[s
         run = _run(context, begun)
         if run.id == own_run:
             continue
-        if begun.state == "superseded":
+        if begun.superseded_by:
             record_event(context.adapters, run.keys, REPLACED, run=begun.superseded_by)
+        if begun.state == "superseded":
             yield f"run {run.id} had been begun; run {begun.superseded_by} has its rows"
         if begun.state == "requested":
-            record_event(context.adapters, run.keys, REPLACED, run=begun.superseded_by)
             yield f"run {run.id} had been begun and is not finished: {LEFT}"
         if begun.state == "selected" and abandon_left(context.adapters, run, LEFT):
             yield f"run {run.id} had been begun and is abandoned: {LEFT}"

@@ -149,6 +149,7 @@ def test_a_new_run_that_nobody_repeats_is_ended_by_the_next_command_and_can_stil
         bench.context, bench.runs
     )
     assert ([], None) == (left(bench), bench.stored(name(2)).end)
+    assert [name(1)] == [event["run"] for event in bench.stored(name(2)).events(REPLACED)]
 
 
 def test_a_committed_run_of_selected_rows_supersedes_none() -> None:
