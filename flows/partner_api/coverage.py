@@ -107,7 +107,7 @@ def problem_of(facts: Mapping[str, Any], place: str) -> CardlinkError | None:
     dropped.
     """
     sources = [source for source in facts["coverage"] if not source["answered"]]
-    if facts["stopped"] or _has_learned_nothing(facts) or _names(sources) >= {MESSAGES}:
+    if facts["stopped"] or _has_learned_nothing(facts) or MESSAGES in _names(sources):
         return _unanswered(facts, sources)
     return _unknown_stages(facts, place)
 

@@ -11,7 +11,7 @@ from flows.book.kept import keep_up_to_date
 from flows.errors import OperatorError
 from flows.partner_api.coverage import coverage
 from flows.partner_api.due_links import Turn, least_urgency
-from flows.partner_api.link_check import NO_LIMIT, Limit, LinkCheck, check_links
+from flows.partner_api.link_check import NO_LIMIT, Limit, LinkCheck, check_links, stop_of
 from flows.partner_api.run_funnel import funnel_of, run_funnel
 from flows.partner_api.service import Placing
 from flows.partner_api.transactions import ingest_transactions
@@ -68,7 +68,7 @@ def follow_links(
         "runs": [followed.id for followed in runs],
         "looked": [_counts(check) for check in checks],
         "coverage": coverage(checks),
-        "stopped": checks[-1].stopped if checks else "",
+        "stopped": stop_of(checks),
         "rebuilt": rebuilt,
         "transactions": {"files": transactions.files, "rows": transactions.rows},
         "breaks": [break_._asdict() for break_ in transactions.breaks],

@@ -9,7 +9,7 @@ import math
 import re
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -99,13 +99,13 @@ def check_links(
         has_other_settings = read_with(run) != reading
         ids = LinkIds(settings, run)
         for part in run.committed().ledger:
-            check = _PartCheck(context, service, settings, run, part, ids)
-            check.count_stored(has_other_settings=has_other_settings)
-            turn = Turn(settings, context.adapters.now(), recheck)
-            checks.append(check.check(turn, limit))
-            limit = limit.after(checks[-1].questions)
-            if checks[-1].stopped:
+            of_part = _PartCheck(context, service, settings, run, part, ids)
+            of_part.count_stored(has_other_settings=has_other_settings)
+            check = of_part.check(Turn(settings, context.adapters.now(), recheck), limit)
+            checks.append(check)
+            if check.stopped:
                 break
+            limit = limit.after(check.questions)
         mark_check(run, reading=reading)
     questions: Counter[Question] = Counter()
     for part_check in checks:
@@ -117,9 +117,14 @@ def check_links(
         unanswered=sum(check.unanswered for check in checks),
         messages=sum(check.messages for check in checks),
         questions=questions,
-        stopped=checks[-1].stopped if checks else "",
+        stopped=stop_of(checks),
         waiting=sum(check.waiting for check in checks),
     )
+
+
+def stop_of(checks: Iterable[LinkCheck]) -> str:
+    """Return the cause that ended the last of some checks, "" where none did."""
+    return next((check.stopped for check in checks if check.stopped), "")
 
 
 class _PartCheck:
@@ -237,16 +242,16 @@ class _PartCheck:
         sent = 0
         with ThreadPoolExecutor(self._settings.requests_at_a_time) as threads:
             for batch in due.iter_slices(size):
-                if sent > limit.requests:
+                if sent >= limit.requests:
                     return
                 results = threads.map(self._check_row, batch.to_dicts())
                 answers = [answer for answer in results if answer is not None]
                 self._replace([answer.placement for answer in answers])
                 yield from answers
                 sent += sum(answer.questions.total() for answer in answers)
-                if self._stopped or time.monotonic() > limit.until:
+                if self._stopped or time.monotonic() >= limit.until:
                     return
-                if time.monotonic() - written > KEEP_EVERY:
+                if time.monotonic() - written >= KEEP_EVERY:
                     self._write()
                     written = time.monotonic()
 

@@ -120,7 +120,7 @@ class Response(NamedTuple):
     @property
     def refused(self) -> bool:
         """Whether the service refused."""
-        return not 200 <= self.status < 300
+        return self.status // 100 != 2
 
 
 class _RetryError(Exception):

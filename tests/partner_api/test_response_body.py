@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import itertools
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import httpx
@@ -28,7 +28,7 @@ EXPLODING = "more than 2 MB when unpacked"
 class Stream(httpx.SyncByteStream):
     """A body that comes piece by piece."""
 
-    def __init__(self, pieces: Iterator[bytes]) -> None:
+    def __init__(self, pieces: Iterable[bytes]) -> None:
         self.pieces = pieces
         self.sent = 0
 
@@ -39,7 +39,7 @@ class Stream(httpx.SyncByteStream):
 
 
 def sent(
-    policy: RetryPolicy, *, pieces: Iterator[bytes], status: int = 200, headers: Any = None
+    policy: RetryPolicy, *, pieces: Iterable[bytes], status: int = 200, headers: Any = None
 ) -> bytes:
     """Return the body of a request that is answered so; a second passes at each look."""
     answer = httpx.Response(status, headers=headers or {}, stream=Stream(pieces))
@@ -66,14 +66,14 @@ def failure(policy: RetryPolicy, **answer: Any) -> CardlinkError:
     ("answer", "why"),
     [
         ({"pieces": itertools.repeat(b"x" * 65_536)}, ENDLESS),
-        ({"pieces": iter([BOMB]), "headers": PACKED}, EXPLODING),
-        ({"pieces": iter([b"\x1f\x8b junk"]), "headers": PACKED}, "compressed, and damaged"),
+        ({"pieces": [BOMB], "headers": PACKED}, EXPLODING),
+        ({"pieces": [b"\x1f\x8b junk"], "headers": PACKED}, "compressed, and damaged"),
         (
-            {"pieces": iter([gzip.compress(b"{}" * 999)[:30]]), "headers": PACKED},
+            {"pieces": [gzip.compress(b"{}" * 999)[:30]], "headers": PACKED},
             "compressed, and cut off",
         ),
         (
-            {"pieces": iter([b"{}"]), "headers": {"Content-Encoding": "br"}},
+            {"pieces": [b"{}"], "headers": {"Content-Encoding": "br"}},
             "compressed in a way that was not asked for",
         ),
     ],
