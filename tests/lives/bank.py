@@ -57,6 +57,7 @@ class Bank:
     delivered: dict[str, dict[str, str]] = field(default_factory=dict)
     left: list[WorkLine] = field(default_factory=list)  # of the last worklist
     last_submit: Output | None = None  # after the last night
+    is_over: bool = False  # the last night is: the issuer has said that no file is due any more
     gone: set[str] = field(default_factory=set)  # runs whose ledger is purged
     purged: list[dict[str, Any]] = field(default_factory=list)  # lots
     census: Census = field(default_factory=Census)

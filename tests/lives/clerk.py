@@ -28,6 +28,7 @@ from tests.lives.worklines import (
     files_of,
     filled,
     is_inquiry,
+    is_past,
     joined,
     key_of,
     names_of,
@@ -163,7 +164,8 @@ class Operator:
         by_name = {bank.name: bank for bank in banks}
         self.has_sent.clear()
         report = self.give("worklist")
-        left = [*things(report["worklist"])]
+        over = {bank.name for bank in banks if bank.is_over}
+        left = [line for line in things(report["worklist"]) if not is_past(line, over)]
         for bank in banks:
             bank.left = [line for line in left if line["issuer"] == bank.name]
         singles = chain.from_iterable(line["each"] for line in left)

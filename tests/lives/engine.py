@@ -97,6 +97,7 @@ def _night(life: Life, bank: Bank, night: int) -> None:
     if night < nights:
         drops = bank.deliverer.tonight(day, life.place.plan.stride if night else 0)
     else:
+        bank.is_over = True
         drops = bank.deliverer.owed(day)
     if life.profile.once_more and night == nights + life.profile.once_more:
         drops += bank.deliverer.once_more(day)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import csv
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import UTC, datetime, time, timedelta
 from itertools import chain
 from pathlib import Path
@@ -55,6 +55,7 @@ JOINT = {
     "links that end, rows refused": {"links that end, rows refused"},
 }
 DAY = timedelta(days=1)
+NO_FILE = "business days without an extract"
 GIVEN_UP_AFTER = 14  # days, whatever the hour of each, where the issuer and the partner cannot help
 HOPELESS = (
     "rows to correct",
@@ -65,7 +66,7 @@ HOPELESS = (
     "links that end, extract gone",
     "links that ended, not in the extract",
     "newer rows refused",
-    "business days without an extract",
+    NO_FILE,
 )
 
 
@@ -182,6 +183,11 @@ def key_of(line: WorkLine) -> str:
 def choices(line: WorkLine) -> dict[str, str]:
     """Return the commands of the decisions that a line offers, by name."""
     return {choice["decision"]: choice["command"] for choice in line["decisions"]}
+
+
+def is_past(line: WorkLine, over: Collection[str]) -> bool:
+    """Return whether a line names days without a file, of an issuer that sends none any more."""
+    return line["kind"] == NO_FILE and line["issuer"] in over
 
 
 def is_inquiry(line: WorkLine) -> bool:
