@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from datetime import date, timedelta
-from typing import NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import polars as pl
 import pytest
@@ -15,10 +16,13 @@ from flows.book.fold import fold
 from flows.resend.blocking import (
     ISSUES,
     NEWER,
+    REISSUED,
     STANDING,
     active_attempts,
     blocking,
     identified,
+    later_rows,
+    reissued,
     superseded,
     with_twins,
 )
@@ -26,7 +30,7 @@ from flows.runs.cards import holder
 from flows.runs.frames import shaped
 from flows.submissions.prior_state import prior_state, resend_policy
 from schemas.portal import CUID
-from schemas.reasons import SEEN
+from schemas.reasons import NOT_WANTED, SEEN
 from tests.builders import share_of
 from tests.night import issuer
 
@@ -163,6 +167,60 @@ def test_only_an_issue_that_expires_before_one_sent_is_superseded_and_the_last_o
     blocked = superseded(of_rows, active_attempts(attempts(*tried), TODAY))
 
     assert [(1, NEWER, "r1")] == blocked.rows()
+
+
+def runs(*selected: str) -> list[Any]:
+    """Return runs as they were registered: r0 of an extract, others of these, or of extracts."""
+    names = ["r0", *(f"r{number}" for number, _ in enumerate(selected, 1))]
+    selections = [None, *(SimpleNamespace(of=run) if run else None for run in selected)]
+    return [
+        SimpleNamespace(run=run, selection=selection, as_of=TODAY)
+        for run, selection in zip(names, selections, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "issue", "days", "is_replaced"),
+    [
+        ("error", "card.pan.other", NEW, 0, True),
+        ("cancelled", None, NEW, 0, True),
+        ("rejected", NOT_WANTED, NEW, 0, True),
+        ("rejected", "address.city.missing", NEW, 0, False),
+        ("error", None, NEW, 1, True),
+        ("error", None, NEW, -1, False),
+        ("error", None, OLD, 0, False),
+        ("error", None, OLD._replace(expiration="2911"), 0, False),
+        ("error", None, OLD._replace(reissue=8), 0, True),
+        ("error", None, OLD._replace(reissue=7), 0, False),
+    ],
+)
+def test_a_row_is_replaced_by_a_right_one_of_a_later_extract_with_a_newer_issue(
+    state: str, reason: str | None, issue: Issue, days: int, is_replaced: bool
+) -> None:
+    of_row = identified(pl.Series([1], dtype=pl.UInt32), rows(OLD._replace(reissue=7)))
+    later = attempts(Tried(issue, state, 0)).with_columns(
+        run=pl.lit("r2"),
+        turn=pl.lit(3, pl.Int32),
+        content=pl.lit(3, pl.Int32),
+        as_of=pl.lit(TODAY + timedelta(days)),
+        reason=pl.lit(reason, pl.String),
+    )
+
+    known = later_rows(later, "r1", runs("r0", ""), {})
+
+    assert ([(1, REISSUED, "r2")] if is_replaced else []) == reissued(of_row, known).rows()
+
+
+def test_a_row_of_the_same_extract_that_is_sent_again_replaces_none() -> None:
+    repeated = attempts(Tried(NEW, "error", 0)).with_columns(
+        run=pl.lit("r1"),
+        turn=pl.lit(2, pl.Int32),
+        content=pl.lit(1, pl.Int32),
+        as_of=pl.lit(TODAY + timedelta(1)),
+    )
+
+    assert later_rows(repeated, "r0", runs("r0"), {1: TODAY}).is_empty()
+    assert later_rows(repeated, "r9", runs("r0"), {1: TODAY}).is_empty()
 
 
 issues_of_cards = st.builds(
