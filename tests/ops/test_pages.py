@@ -352,6 +352,19 @@ def test_four_hundred_idle_connections_keep_no_browser_out_and_start_no_thread(
         assert all(is_ended(connection) for connection in sockets[: 400 - connections.MOST])
 
 
+def test_of_too_many_connections_without_a_request_the_oldest_makes_room(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "MOST", 2)
+    monkeypatch.setattr(connections, "SILENT", 60.0)
+
+    with held_open(served.base, 3) as [oldest, *others]:
+        assert is_ended(oldest)
+        for connection in others:
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            assert connection.recv(4096).startswith(b"HTTP/1.1 200")
+
+
 @pytest.mark.parametrize("sent", [b"", b"GET /healthz HTTP/1.1\r\nHost: 127"])
 def test_whoever_does_not_send_a_request_is_hung_up_on(
     served: Served, sent: bytes, monkeypatch: pytest.MonkeyPatch
