@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from flows.errors import CardlinkError
+from flows.errors import CardlinkError, ExtractError
 from flows.extracts.errors import EmptyExtractError
 from flows.runs.claim import ClaimedError, Lease
 from flows.runs.keys import keys_of
@@ -271,7 +271,10 @@ def test_a_refused_run_leaves_a_reason_and_no_manifest(
     events = [json.loads(bench.content(key)) for key in bench.snapshot() if "/events/" in key]
     assert type(error.value) is refused
     assert not [key for key in bench.snapshot() if key.endswith("manifest.json")]
-    assert [event["why"] for event in events] == [refused.__name__]
+    [event] = events
+    assert refused.__name__ == event["why"]
+    then = error.value.what_next if isinstance(error.value, ExtractError) else None
+    assert then == event.get("then")
 
 
 def test_an_opened_gate_lets_the_run_pass_and_is_recorded(tmp_path: Path) -> None:
