@@ -355,8 +355,8 @@ WRONG: dict[str, Callable[[list[dict[str, Any]]], list[str]]] = {
     "STRANGE_NAME": lines,
 }
 APART = {"MISNAMED_FILE", "MERGED_FILE", "FOREIGN_FILE"}  # about a file as a whole, and two chunks
-# of transaction reports: tests/partner_api
-ELSEWHERE = {"UNKNOWN_TRANSACTION", "DAMAGED_TRANSACTIONS"}
+# of transaction reports: tests/partner_api; beside a whole file: tests/results/test_reconcile.py
+ELSEWHERE = {"UNKNOWN_TRANSACTION", "DAMAGED_TRANSACTIONS", "DAMAGED_COPY"}
 AGAIN = (
     "RESULT_SHORT",
     "DAMAGED_FILE",
@@ -453,6 +453,10 @@ def about_lost_rows(wrong: WrongResults) -> list[str]:
     ]
 
 
+def test_each_kind_of_break_is_tried_here_or_named_as_tried_elsewhere() -> None:
+    assert set(KINDS) == set(WRONG) | APART | ELSEWHERE
+
+
 @pytest.mark.slow
 def test_each_kind_of_break_is_reported_where_it_happened_with_what_to_do_until_that_is_done(
     tmp_path: Path,
@@ -463,7 +467,6 @@ def test_each_kind_of_break_is_reported_where_it_happened_with_what_to_do_until_
     breaks = wrong.breaks()
     page = html.unescape(wrong.bank.report(wrong.run, "report.html").decode())
 
-    assert set(KINDS) == set(WRONG) | APART | ELSEWHERE
     kinds = {run_break["name"] for run_break in breaks}
     assert {*WRONG, "MISNAMED_FILE", "MERGED_FILE"} - {"DAMAGED_FILE"} == kinds
     assert {name: str(KINDS[name].then) for name in kinds} == {
