@@ -77,13 +77,10 @@ def _count(record: str, rows: int) -> tuple[int, int] | None:
 
 def _around(first: int, last: int, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Yield the parts of a run of digits beside the count."""
-    if end <= first or start >= last:
-        yield first, last
-        return
     if first < start:
-        yield first, start
+        yield first, min(start, last)
     if end < last:
-        yield end, last
+        yield max(first, end), last
 
 
 def _is_total(stated: str, column_sum: int) -> bool:

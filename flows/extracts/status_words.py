@@ -119,11 +119,16 @@ def speak_of_status(values: Iterable[str]) -> bool:
 
 
 def may_be_shown(value: str) -> bool:
-    """Return whether a value is a code of at most two characters, or made of known words."""
+    """Return whether a value is a code of at most two characters, or made of known words alone.
+
+    One in letters that we have no words of may be a name.
+    """
+    words = plain_words(value)
+    if not all(plain_words(letter) for letter in value if letter.isalnum()):
+        return False
     if len(value) <= 2:
         return value.isprintable()
-    words = plain_words(value)
-    return value.isascii() is not None and bool(words) and all(word in _KNOWN for word in words)
+    return bool(words) and all(word in _KNOWN for word in words)
 
 
 def label(value: str) -> str:

@@ -124,7 +124,7 @@ def _parts(values: Sequence[str], *, may_be_word: bool = False) -> Iterator[Part
     words = sorted(set(values))
     if len(words) == 1 and _is_constant(words[0], len(values), may_be_word=may_be_word):
         yield Constant(words[0])
-    elif 1 < len(words) <= CHOICES and len(values) >= ENOUGH and all(map(_WORD.fullmatch, words)):
+    elif len(words) <= CHOICES and len(values) >= ENOUGH and all(map(_WORD.fullmatch, words)):
         yield Choice(tuple(words))
     elif separator := _separator(values):
         columns = zip(*(value.split(separator) for value in values), strict=True)
@@ -173,4 +173,4 @@ def _extreme(lengths: Counter[int], extreme: int) -> int:
         return extreme
     usual = lengths.most_common(1)[0][0]
     beyond = extreme - usual
-    return extreme + beyond + (1 if beyond > 0 else -1)
+    return extreme + beyond + (beyond > 0) - (beyond < 0)

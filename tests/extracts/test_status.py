@@ -177,6 +177,10 @@ def test_a_column_that_decides_nothing_or_twice_is_refused(column: Any) -> None:
         ("SMITH", "AAAAA (not shown)"),
         ("4242424242424242", "999999999999... (not shown)"),
         ("LOST BY SMITH", "AAAA AA AAAA... (not shown)"),
+        ("lost Иван", "AAAA AAAA (not shown)"),
+        ("lost ٤٢٤٢", "AAAA 9999 (not shown)"),
+        ("王芳", "AA (not shown)"),
+        ("ABC", "AAA (not shown)"),
     ],
 )
 def test_only_codes_of_two_characters_and_words_of_status_are_shown(value: str, shown: str) -> None:

@@ -22,7 +22,9 @@ from flows.partner_api.pages import MOST_PAGES, Pages
 from flows.partner_api.response_body import Limits, UnreadableBodyError, body_of
 from flows.partner_api.service import AnswerLostError, StrangeAnswerError
 from flows.runs.retry import Retry
+from schemas.issuer import Issuer
 from schemas.partner_api.profile import Paginator
+from tests.memory_bench import memory_bench
 from tests.partner_api.service_clients import (
     CREDENTIALS,
     LET_IN,
@@ -143,6 +145,28 @@ def test_a_list_has_a_thousand_pages_at_most() -> None:
         MOST_PAGES + 9, {"type": "page_number", "total_path": "total"}, document, messages=1
     )
     assert MOST_PAGES == asked
+
+
+@pytest.mark.parametrize(("seconds", "waited"), [(1, 1), (5, 5), (30, 5)])
+def test_whoever_checks_a_service_waits_five_seconds_at_most(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, waited: float
+) -> None:
+    timeouts = {"connect_timeout_seconds": seconds, "read_timeout_seconds": seconds}
+    bench = memory_bench(service={"base_url": SERVICE, **timeouts})
+    waits = list[Any]()
+
+    def client(issuer: Issuer, **_: Any) -> Any:
+        service = issuer.service
+        assert service is not None
+        waits.extend([service.connect_timeout_seconds, service.read_timeout_seconds])
+        raise StrangeAnswerError(place="", problem="")
+
+    monkeypatch.setattr(service_check, "service_client", client)
+
+    with pytest.raises(StrangeAnswerError):
+        next(service_check.check_service(bench.context))
+
+    assert [waited, waited] == waits
 
 
 @pytest.mark.parametrize(

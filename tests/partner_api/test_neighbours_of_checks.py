@@ -35,12 +35,24 @@ from flows.partner_api.due_links import (
 )
 from flows.partner_api.job_records import Placement
 from flows.partner_api.link_check import KEEP_EVERY, Limit, LinkCheck
-from flows.partner_api.link_queries import READ_ANYWAY_AFTER, Question, _LinkQueries
+from flows.partner_api.link_queries import (
+    ANSWERED,
+    MESSAGES,
+    READ_ANYWAY_AFTER,
+    QueryContext,
+    Question,
+    _LinkQueries,
+    query_link,
+)
+from flows.partner_api.service import ServiceBusyError
 from schemas.partner_api.link_placements import dtypes
 from schemas.partner_api.service import ServiceSettings
+from schemas.partner_api.unknowns import UNREADABLE
 from schemas.result import LIFE
+from tests.memory import MemoryStore
 from tests.memory_bench import memory_bench
 from tests.night import DAY, NOON
+from tests.partner_api.test_look import Partner, status
 
 SECOND = timedelta(seconds=1)
 MOMENTS = (NOON - SECOND, NOON, NOON + SECOND)
@@ -215,6 +227,38 @@ def test_what_a_check_learned_is_stored_once_a_minute(
     moment = KEEP_EVERY + seconds
 
     assert times == queried(monkeypatch, Limit(), [0, 0, moment, moment])[1]
+
+
+@pytest.mark.parametrize(("silent", "is_stopped"), [(19, False), (20, True)])
+def test_a_check_stops_after_twenty_links_in_a_row_without_a_response(
+    monkeypatch: pytest.MonkeyPatch, silent: int, is_stopped: bool
+) -> None:
+    answers = [None, *[ServiceBusyError(place="", kind="HTTP 503")] * silent]
+    failures = iter(answers)
+    monkeypatch.setattr(
+        link_check, "query_link", lambda *_: SimpleNamespace(failure=next(failures))
+    )
+    monkeypatch.setattr(link_check, "Placement", SimpleNamespace(from_record=lambda _: None))
+    part = cast(Any, SimpleNamespace(_stopped="", _silent=7, _context=None))
+
+    for _ in answers:
+        link_check._PartCheck._check_row(part, {"url": ""})
+
+    assert is_stopped == bool(part._stopped)
+
+
+@pytest.mark.parametrize(("job_id", "cause"), [("7", ANSWERED), ("", UNREADABLE)])
+def test_messages_are_answered_where_all_can_be_read(job_id: str, cause: str) -> None:
+    partner = Partner(messages={"h-1": [status(job_id, "AUTH")]}, jobs={"7": {"id": 7}})
+    service = ServiceSettings(base_url=SERVICE, follow_cardholders=True)
+    context = QueryContext(
+        partner, service, MemoryStore(), "bank/messages/", lambda: NOON, cast(Any, None)
+    )
+    placement = Placement(1, "a", "1", cardholder_id="h-1", opened=True)
+
+    answer = query_link(context, placement, "https://links.example.com/l/1")
+
+    assert 1 == answer.questions[Question(MESSAGES, cause)]
 
 
 def current(**days: Any) -> bool:

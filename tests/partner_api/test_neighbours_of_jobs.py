@@ -4,6 +4,7 @@ limit and its neighbours, the first and the last, in memory.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,7 +18,7 @@ from flows.partner_api import (
 from flows.partner_api.follow_job import follow
 from flows.partner_api.guesses import LONGEST_TIMEOUT, guessed_job
 from flows.partner_api.job_progress import JobProgress
-from flows.partner_api.job_records import Job, job, merged
+from flows.partner_api.job_records import Job, job, kept, merged
 from flows.partner_api.transaction_report import read_transactions
 from flows.partner_api.translation import elements, link_in_our_words
 from flows.results.decisions import SHOWN
@@ -91,6 +92,22 @@ def test_a_job_may_have_two_hours_left(seconds: int, is_doubted: bool) -> None:
 
     assert is_doubted == any("milliseconds" in line for line in guess.lines)
     assert is_doubted == bool(person.notes)
+
+
+def test_of_two_places_of_a_field_the_one_nearer_the_top_is_guessed() -> None:
+    document = {"phase": "AUTH", "step": {"phase": "AUTH"}}
+
+    guess = guessed_job(document, {"phase": "text", "step.phase": "text"}, INTERFACE.job)
+
+    assert ["status = "] == [line[:9] for line in guess.lines if "phase" in line]
+    assert not any("step" in line for line in guess.lines)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "stored"), [(99_999, 99_999), (100_000, "[6 digits]"), (-100_000, "-[6 digits]")]
+)
+def test_a_number_of_five_digits_may_be_an_amount(seconds: int, stored: object) -> None:
+    assert [{"job_timeout": stored}] == kept(json.dumps([{"job_timeout": seconds}]).encode())
 
 
 @pytest.mark.parametrize(("added", "warnings"), [(4, 1), (5, 2), (6, 2)])

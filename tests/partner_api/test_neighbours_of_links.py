@@ -32,7 +32,7 @@ from schemas.partner_api.unknowns import LOST_MESSAGES, NEVER_ASKED
 from schemas.records import LINKED
 from tests.memory_bench import memory_bench
 from tests.night import DAY, NOON
-from tests.partner_api.test_funnel import row, standing
+from tests.partner_api.test_funnel import NOTHING, row, standing
 
 NEIGHBOURS = tuple(DAY + timedelta(days=days) for days in (-1, 0, 1))
 
@@ -110,6 +110,38 @@ def test_so_many_sites_have_a_line_of_their_own(sites: int, has_others: bool) ->
     rows = [row(f"{at}", **FAILED, merchant_site=f"site-{at:03d}") for at in range(sites)]
 
     assert has_others == (OTHERS in shown(told(*rows))[1])
+
+
+@pytest.mark.parametrize(
+    ("opened", "known_by"), [(True, {"service": 1}), (False, {"transaction reports": 1})]
+)
+def test_that_a_stage_was_reached_is_known_by_who_says_so_the_service_first(
+    opened: bool, known_by: dict[str, int]
+) -> None:
+    reports = {"a": {**NOTHING, "opened": True}}
+
+    funnel = facts(cells([standing([row("a", opened=opened)], reports)]))
+
+    assert known_by == funnel["stages"][3]["known_by"]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_who_has_a_card_placed_by_one_link_is_not_under_way_by_another(order: int) -> None:
+    placed = row("a", opened=True, running=False, termination_type="BILLABLE")
+    running = row("a", opened=True, running=True)
+
+    funnel = told(*[placed, running][::order])
+
+    assert (0, 1) == (funnel["under_way"], funnel["stages"][5]["cardholders"])
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_two_causes_why_it_is_not_known_the_first_is_told(order: int) -> None:
+    rows = [row("a", opened_cause=cause) for cause in ("cause.a", "cause.b")]
+
+    [unknown] = told(*rows[::order])["stages"][3]["unknown"]
+
+    assert "cause.a" == unknown["cause"]
 
 
 def test_a_service_last_answered_when_it_last_did_of_any_part(

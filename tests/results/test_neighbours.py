@@ -4,6 +4,7 @@ last, by the functions that hold them and a few values in memory.
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,17 +13,20 @@ import polars as pl
 import pytest
 
 from flows.book.attempts import CANCELLED
-from flows.results import intake, lineage
+from flows.results import intake, lineage, opening, partner_terms
 from flows.results.breaks import BROKEN_ROW, row_breaks
 from flows.results.decisions import SHOWN
 from flows.results.disputes import REASONS, conflicting_rows, given_up_rows
-from flows.results.error_text import DEPTH, _cuid_in, _identifier, _walk
+from flows.results.error_text import DEPTH, _cuid_in, _identifier, _walk, read_error
 from flows.results.error_trees import _inner
+from flows.results.learned_forms import _extreme
+from flows.results.links import LinkRules, judge_links
 from flows.results.markers import read_markers
 from flows.results.masking import LONGEST, mask, mask_host
 from flows.results.problems import _words_of, describe
+from flows.results.read import _why_no_result, read_cells
 from flows.results.row_states import _LAST, REFUSED, _last
-from flows.results.sent_rows import number_sent_rows
+from flows.results.sent_rows import named_in, number_sent_rows
 from flows.runs.keys import ingested
 from schemas import breaks
 from schemas.ledger import AWAITING, ERROR, LINKED
@@ -184,3 +188,145 @@ def test_of_two_fields_that_are_spelled_alike_the_first_counts() -> None:
     [fault, *_] = _walk({"message": "first", "Message": "second"})
 
     assert "first" == fault.message
+
+
+def test_a_key_that_comes_again_begins_a_new_fault() -> None:
+    text = " ".join(
+        f"property: {name}, message: wrong {name};" for name in ("zip", "city", "state")
+    )
+
+    _, faults = read_error(text)
+
+    assert [(("zip",), "wrong zip"), (("city",), "wrong city"), (("state",), "wrong state")] == [
+        (fault.path, fault.message) for fault in faults
+    ]
+
+
+def test_the_names_on_a_path_are_read_from_its_end() -> None:
+    assert ["c", "b", "d", "a"] == partner_terms._names_on(("a.d", "b[c]"))
+
+
+def test_of_the_runs_that_a_name_may_mean_the_one_with_most_words_is_the_likeliest() -> None:
+    named = named_in("out-our-bank-20261120-0123abcd-00007.csv")
+
+    runs = ["bank", "our-bank", "out-our-bank"]
+    assert [("", 7), *((f"{run}-20261120-0123abcd", 7) for run in runs)] == named
+
+
+@pytest.mark.parametrize(("lines", "is_read"), [(2, True), (3, True), (4, False)])
+def test_a_file_may_have_as_many_lines_as_the_most_whatever_ends_them(
+    monkeypatch: pytest.MonkeyPatch, lines: int, is_read: bool
+) -> None:
+    monkeypatch.setattr(opening, "LINES", 3)
+
+    for end in ("\n", "\r\n"):
+        file = read_cells(
+            end.join(["cuid,url,error", *["a,b,"] * (lines - 1), ""]).encode(), "x.csv"
+        )
+
+        assert is_read == (opening.LINES_MANY not in file.problems)
+
+
+@pytest.mark.parametrize(("delimiters", "is_told"), [(4, False), (5, True), (6, True)])
+def test_a_line_with_more_columns_than_the_most_is_told_so(
+    monkeypatch: pytest.MonkeyPatch, delimiters: int, is_told: bool
+) -> None:
+    monkeypatch.setattr(opening, "COLUMNS", 5)
+
+    problems = [*_why_no_result(b"", ["," * delimiters])]
+
+    assert is_told == (opening.COLUMNS_MANY in problems)
+
+
+# Forms of links
+# --------------------------------------------------------------------------------------------------
+
+
+HOST = "https://l.example/"
+CARD = "4242424242424242"
+NO_CARD = "4242424242424241"
+LETTERS = "abcdefghijklmnop"
+
+
+def judged(*urls: str, last_4: str | None = None, open_ended: bool = False) -> list[int]:
+    """Return the places of the links of one file that are broken."""
+    rows = pl.DataFrame(
+        {
+            "result_row": range(len(urls)),
+            "file": 0,
+            "url": urls,
+            "last_4_sent": pl.Series([last_4] * len(urls), dtype=pl.String),
+            "is_last": [place == len(urls) - 1 for place in range(len(urls))],
+            "open_ended": [open_ended and place == len(urls) - 1 for place in range(len(urls))],
+        }
+    )
+    return judge_links(rows, LinkRules(["l.example"]))["result_row"].to_list()
+
+
+def test_a_last_link_without_a_line_end_is_whole_where_none_is_longer() -> None:
+    others = [f"{HOST}12345", f"{HOST}123"]
+
+    broken = [
+        judged(*others, f"{HOST}{'1234567'[:size]}", open_ended=True) for size in (3, 4, 5, 6)
+    ]
+
+    assert [[2], [2], [], []] == broken
+
+
+@pytest.mark.parametrize(("usual", "departing"), [(3, []), (4, []), (5, [5, 6, 7, 8])])
+def test_a_link_departs_from_the_outline_that_more_than_half_of_its_file_have(
+    usual: int, departing: list[int]
+) -> None:
+    outlined = [f"{HOST}l/{number}" for number in range(1, usual + 1)]
+    others = [f"{HOST}{path}/1" for path in ("a/b", "a/b", "a/b/c", "a/b/c/d")]
+
+    assert departing == judged(*outlined, *others)
+
+
+def test_a_usual_length_is_not_beyond_itself() -> None:
+    lengths = Counter(range(1, 31))
+
+    assert [30, 1] == [_extreme(lengths | Counter({end: 2}), end) for end in (30, 1)]
+
+
+@pytest.mark.parametrize(("usual", "broken"), [(2, []), (3, [0])])
+def test_a_number_in_a_link_of_another_length_than_more_than_half_have_is_a_card(
+    usual: int, broken: list[int]
+) -> None:
+    others = [f"{HOST}{letter}" for letter in "abc"[:usual]]
+
+    assert broken == judged(f"{HOST}{CARD}", f"{HOST}abc", *others)
+
+
+@pytest.mark.parametrize(
+    ("cards", "others", "letters", "is_broken"),
+    [
+        (12, 0, 12, False),  # half of the links have numbers
+        (13, 0, 12, True),
+        (6, 6, 0, False),  # half of the numbers are those of cards
+        (6, 5, 0, True),
+        (5, 4, 0, False),  # five may be chance
+        (25, 75, 0, False),  # of the first fifty
+        (26, 74, 0, True),
+    ],
+)
+def test_numbers_are_cards_where_more_than_half_of_the_links_have_some_and_most_are_right(
+    cards: int, others: int, letters: int, is_broken: bool
+) -> None:
+    keys = [CARD] * cards + [NO_CARD] * others + [LETTERS] * letters
+
+    assert [*range(cards)] * is_broken == judged(*(f"{HOST}{key}" for key in keys))
+
+
+@pytest.mark.parametrize(
+    ("own", "longer", "letters", "is_broken"),
+    [(1, 0, 1, True), (2, 0, 1, True), (2, 1, 1, False), (3, 0, 1, True)],
+)
+def test_the_own_number_within_longer_ones_is_chance_where_half_of_the_links_are_longer(
+    own: int, longer: int, letters: int, is_broken: bool
+) -> None:
+    keys = [f"9{CARD}"] * own + [f"9{NO_CARD}"] * longer + [f"x{LETTERS}"] * letters
+
+    broken = judged(*(f"{HOST}{key}" for key in keys), last_4="4242")
+
+    assert [*range(own)] * is_broken == broken

@@ -4,18 +4,39 @@ functions that hold them and a few values in memory.
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import date, timedelta
+from types import SimpleNamespace
 from typing import Any, cast
 
 import polars as pl
 import pytest
 
+from flows.extracts.grammar import RECORD
+from flows.extracts.guess import Column
 from flows.extracts.mapping import ELIGIBLE
-from flows.submissions import column_changes, eligibility, sample, schedule, sequence, shapes
+from flows.extracts.origins import Origin
+from flows.submissions import (
+    choices,
+    column_changes,
+    drift,
+    eligibility,
+    extract_states,
+    plan,
+    publisher,
+    rejected_cells,
+    repairs,
+    rows,
+    sample,
+    schedule,
+    sequence,
+    shapes,
+    superseded,
+)
 from flows.submissions.dismissals import dismissal
 from flows.submissions.splitter import Splitter
-from schemas.manifest import SourceIdentity
-from schemas.portal import CUID
+from schemas.manifest import SourceColumn, SourceIdentity
+from schemas.portal import CUID, MONTH, PAN, YEAR
 from schemas.records import Dismissal
 from schemas.settings import Schedule
 from tests.memory_bench import memory_bench
@@ -119,3 +140,152 @@ def test_a_chunk_goes_out_once_it_is_full_or_enough_rows_were_looked_at(
     added = splitter.add(pl.DataFrame({CUID: list(cuids)}))
 
     assert chunks == ["".join(chunk[CUID]) for chunk in added]
+
+
+# What decides, and what is told
+# --------------------------------------------------------------------------------------------------
+
+
+def test_a_card_is_the_same_issue_however_its_year_is_written_and_no_card_is_none() -> None:
+    rows = pl.DataFrame(
+        {
+            PAN: ["4111 1111", "41111111", "", "-"],
+            CUID: "a",
+            YEAR: ["2027", "27", "27", "27"],
+            MONTH: ["3", "03", "03", "03"],
+            "row": [1, 2, 3, 4],
+            "decision": 1,
+        }
+    )
+
+    issues = superseded._issues(rows)
+
+    assert [1, 2] == issues["row"].to_list()
+    assert [1, 1] == [issues[name].n_unique() for name in ("card", "ends")]
+
+
+@pytest.mark.parametrize(("share", "departures"), [(0.5, 0), (0.51, 1)])
+def test_a_night_departs_by_more_than_its_limit(share: float, departures: int) -> None:
+    usual = [drift._Measure("c", drift.FILLED, 10**9, {0: 0.0})] * drift.FEWEST
+    measure = drift._Measure("c", drift.FILLED, 10**9, {0: share})
+
+    assert departures == len([*drift._departures_of(measure, usual, 0.5)])
+
+
+@pytest.mark.parametrize(("rows", "shown"), [(1, 1), (choices.ROWS, 3), (choices.ROWS + 1, 3)])
+def test_the_first_rows_of_a_sample_are_shown(rows: int, shown: int) -> None:
+    columns = [Column("at = [1, 2]", "", ("a",) * rows), Column("at = [3, 4]", "", ("b",) * rows)]
+
+    assert ["a b"] * shown == choices._first_rows(columns)[RECORD].to_list()
+
+
+def test_a_run_that_is_shown_is_the_last_of_its_extract() -> None:
+    runs = [SimpleNamespace(run=name) for name in ("r1", "r2")]
+
+    assert ["r2", "r1", ""] == [
+        extract_states._last_id(cast(Any, some)) for some in (runs, runs[:1], [])
+    ]
+
+
+def test_a_file_that_had_other_contents_before_names_the_last_run_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runs = [
+        SimpleNamespace(
+            id=f"r{number}",
+            is_ended=True,
+            planned=lambda number=number: SimpleNamespace(source=SimpleNamespace(sha256=number)),
+        )
+        for number in (1, 2, 3)
+    ]
+    monkeypatch.setattr(plan, "runs_under_name", lambda *_: runs)
+    source = SimpleNamespace(key="x.csv", sha256=3)
+    new = cast(Any, SimpleNamespace(run="r3", source=source))
+
+    remarks = plan._replaced(memory_bench().context, new, cast(Any, None), cast(Any, None))
+
+    assert ("x.csv had other content before, in run r2",) == remarks
+
+
+@pytest.mark.parametrize(("of_year", "told"), [("missing", ["year.missing"]), ("passed", None)])
+def test_a_month_that_is_wrong_as_its_year_is_told_once(
+    of_year: str, told: list[str] | None
+) -> None:
+    codes = [f"year.{of_year}", "month.missing"]
+    verdicts = pl.DataFrame(
+        {"row": 1, "column": [YEAR, MONTH], "code": codes, "severity": "reject"}
+    )
+    origin = Origin(SourceColumn(names=("EXPIRY",)), pl.lit(""))
+
+    kept = rejected_cells.once_for_a_date(verdicts, {YEAR: origin, MONTH: origin})
+
+    assert (told or codes) == kept["code"].to_list()
+
+
+def test_nothing_is_repaired_where_nothing_has_a_sign_of_it() -> None:
+    evidence = SimpleNamespace(
+        _signs=Counter[str](), possible=dict.fromkeys(repairs.NEEDS, True), _name="x.csv"
+    )
+
+    assert frozenset() == repairs.Evidence.decide(cast(Any, evidence))
+
+
+def test_what_is_lost_is_decided_by_the_last_block() -> None:
+    nothing = pl.DataFrame()
+    blocks = [
+        rows.Normalised(nothing, nothing, nothing, rejected_cells.NO_TEXTS, frozenset(lost))
+        for lost in (["zip_zeros"], [])
+    ]
+
+    assert frozenset() == rows._joined(blocks).lost
+
+
+def test_reasons_are_counted_by_their_codes() -> None:
+    route = SimpleNamespace(_reasons={}, test_cards=0, other_cards=0)
+    good = pl.DataFrame({"line": [1, 2], "reasons": [["a|x.y"], ["b|x.y"]], "test": False})
+
+    rows.Route._count(cast(Any, route), good, good.select("line", "reasons").clear())
+
+    assert [("x.y", 2)] == [(name, each.rows) for name, each in route._reasons.items()]
+
+
+def test_of_the_shapes_of_a_column_the_three_most_frequent_are_told() -> None:
+    looked_at = sample.Sample()
+    looked_at._kept = [pl.DataFrame({"A": ["1", "1", "AB", "A1", "1A", "AAA", None]})]
+
+    assert (6 / 7, ["9", "9A", "A9"]) == looked_at.look("A")
+
+
+@pytest.mark.parametrize(("more", "kept"), [(-1, 3), (0, 4), (1, 0)])
+def test_a_sample_is_thinned_once_it_has_more_rows_than_are_kept(
+    monkeypatch: pytest.MonkeyPatch, more: int, kept: int
+) -> None:
+    monkeypatch.setattr(sample, "SAMPLED", 4)
+    numbers = pl.DataFrame({"row": pl.Series(range(1, 5 + more), dtype=pl.UInt64)})
+
+    thinned = sample.Sample()._thinned(numbers)
+
+    assert (kept == 0) == (thinned.height < numbers.height)
+
+
+def test_a_publisher_gives_up_after_so_many_chunks_and_one_group_more_waits_than_is_sealed() -> (
+    None
+):
+    given_up = [
+        publisher.Publisher.has_given_up.fget(SimpleNamespace(_troubled=publisher.ENOUGH + more))  # type: ignore[attr-defined]
+        for more in (-1, 0, 1)
+    ]
+    waited = list[int]()
+
+    for under_way in range(publisher.SEALERS + 2):
+        works = SimpleNamespace(
+            _group=["chunk"],
+            _under_way=[None] * under_way,
+            _collect=lambda under_way=under_way: waited.append(under_way),
+            _sealers=SimpleNamespace(submit=lambda *_: None),
+            _publish=None,
+        )
+        publisher.Publisher.send(cast(Any, works))
+
+    assert [False, True, True] == given_up
+    assert [publisher.SEALERS + 1] == waited

@@ -1,0 +1,188 @@
+"""Limits and precedence of archives, workbooks and records of a mainframe: the limit and its neighbours,
+the first and the last, in memory.
+"""
+
+from __future__ import annotations
+
+import struct
+import zipfile
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+import pytest
+
+from flows.errors import ExtractError
+from flows.extracts import (
+    workbook,
+    zipped,
+)
+from flows.extracts.errors import ArchiveError
+from flows.extracts.records import fields, framing
+from flows.extracts.records.fields import FieldReader
+from schemas.record_layout import Field
+from tests.extracts.damaged import zipped as archived
+
+# Archives and workbooks
+# --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("size", "is_read"), [(99, True), (100, True), (101, False)])
+@pytest.mark.parametrize("is_stored", [True, False])
+def test_a_file_in_an_archive_may_be_as_large_as_the_largest(
+    monkeypatch: pytest.MonkeyPatch, size: int, is_read: bool, is_stored: bool
+) -> None:
+    monkeypatch.setattr(zipped, "LARGEST", 100)
+    method = zipfile.ZIP_STORED if is_stored else zipfile.ZIP_DEFLATED
+    packed = archived(bytes(size), method=method)
+
+    def read() -> bool:
+        try:
+            return len(b"".join(zipped.unzipped(iter([packed]), "a.zip"))) == size
+        except ArchiveError as error:
+            return "more than" not in str(error)
+
+    assert is_read == read()
+
+
+def test_sizes_beyond_four_gigabytes_are_in_the_extra_field_wherever_that_stands() -> None:
+    beyond = zipped._Sizes(7, 0xFFFFFFFF, 0xFFFFFFFF)
+    own = struct.pack("<HHQQ", 1, 16, 5 << 32, 4 << 32)
+    other = struct.pack("<HHL", 9, 4, 0)
+
+    sizes = [zipped._with_zip64(beyond, extra) for extra in (own, other + own, own[:-1], other)]
+
+    found = zipped._Sizes(7, 4 << 32, 5 << 32)
+    assert [found, found, beyond, beyond] == sizes
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(10**15 - 1, "999999999999999"), (10**15, None), (-(10**15), None), (1.5, "1.5")],
+)
+def test_a_number_of_a_cell_has_all_its_digits_below_a_limit(number: float, text: Any) -> None:
+    assert text == workbook._number(number)
+
+
+def test_columns_have_letters() -> None:
+    assert ["A", "Z", "AA", "AZ", "BA", "ZZ", "AAA"] == [
+        workbook._letters(column) for column in (0, 25, 26, 51, 52, 701, 702)
+    ]
+
+
+@pytest.mark.parametrize("more", [-1, 0, 1])
+def test_a_workbook_may_have_as_many_bytes_and_parts_as_the_most(
+    monkeypatch: pytest.MonkeyPatch, more: int
+) -> None:
+    content = BytesIO()
+    with zipfile.ZipFile(content, "w") as parts:
+        parts.writestr("xl/workbook.xml", b"12345")
+        parts.writestr("xl/other.xml", b"12345")
+    size = len(content.getvalue())
+
+    def problem(**limits: int) -> bool:
+        with monkeypatch.context() as limited:
+            for name, limit in limits.items():
+                limited.setattr(workbook, name, limit)
+            try:
+                workbook._check_size(content.getvalue(), "a.xlsx")
+            except ExtractError:
+                return True
+            return False
+
+    limits = {"LARGEST": size, "LARGEST_UNPACKED": 10, "MOST_PARTS": 2}
+    refused = [problem(**{name: limit - more}) for name, limit in limits.items()]
+
+    assert [more == 1] * 3 == refused
+
+
+# Records of a mainframe
+# --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("word", "length"), [(b"\0\3\0\0", 0), (b"\0\4\0\0", 4), (b"\0\5\0\0", 5)])
+def test_a_record_may_be_empty_but_for_its_descriptor_word(word: bytes, length: int) -> None:
+    def read() -> int:
+        try:
+            return framing._record_length(word, 0, 0)
+        except framing._Fault:
+            return 0
+
+    assert length == read()
+
+
+def test_a_segment_of_a_spanned_record_is_named_however_short() -> None:
+    with pytest.raises(framing._Fault) as refused:
+        framing._record_length(b"\0\4\1\0", 0, 0)
+
+    assert "spanned" in str(refused.value.args)
+
+
+@pytest.mark.parametrize(
+    ("length", "is_block"), [(8, False), (9, True), (1 << 24, True), ((1 << 24) + 1, False)]
+)
+def test_a_block_has_a_record_and_a_longest_length(length: int, is_block: bool) -> None:
+    word = length | 1 << 31
+
+    def read() -> bool:
+        try:
+            return framing._block_length(word.to_bytes(4, "big"), 0, 0) == length
+        except framing._Fault:
+            return False
+
+    assert is_block == read()
+
+
+def numbers(kind: str, raw: bytes, size: int, **field: Any) -> list[str | None]:
+    """Return what fields of this kind and size say, `wrong` for those that cannot be read."""
+    described = Field("N", 0, size, kind, **field)
+    reader = FieldReader([described], "cp037", short=False)
+    records = np.frombuffer(raw, np.uint8).reshape(-1, size)
+    cells = reader.read(records, np.full(len(records), size, np.int64))
+    texts = cells.rows["N"].to_list()
+    return [
+        "wrong" if wrong != fields.NO_FIELD else text
+        for wrong, text in zip(cells.wrong.tolist(), texts, strict=True)
+    ]
+
+
+def test_a_binary_number_has_as_many_digits_as_its_picture() -> None:
+    values = [-1000, -999, -1, 0, 999, 1000]
+    raw = b"".join(value.to_bytes(2, "big", signed=True) for value in values)
+
+    signed = numbers("binary", raw, 2, digits=3, signed=True)
+
+    assert ["wrong", "-999", "-001", "000", "999", "wrong"] == signed
+
+
+def test_a_packed_number_has_decimal_digits_and_a_sign() -> None:
+    raw = bytes.fromhex("999f 99af 9a9f 9999 000c 123a 123d")
+
+    packed = numbers("packed", raw, 2, digits=3, signed=True)
+
+    assert ["999", "wrong", "wrong", "wrong", "000", "123", "-123"] == packed
+
+
+def test_a_zoned_number_has_decimal_digits() -> None:
+    raw = bytes.fromhex("f9f9 f0f9 f9fa")
+
+    assert ["99", "09", "wrong"] == numbers("zoned", raw, 2, digits=2)
+
+
+@pytest.mark.parametrize(("decimals", "text"), [(0, "123"), (1, "12.3"), (2, "1.23"), (3, "0.123")])
+def test_a_point_stands_behind_one_digit_at_least(decimals: int, text: str) -> None:
+    raw = bytes.fromhex("f1f2f3")
+
+    assert [text] == numbers("zoned", raw, 3, digits=3, decimals=decimals)
+
+
+def test_a_record_that_ends_before_behind_or_within_a_field_lacks_it_or_is_refused() -> None:
+    described = [Field("A", 0, 2, "text"), Field("B", 2, 2, "text")]
+    records = np.tile(np.frombuffer("abcd".encode("cp037"), np.uint8), (3, 1))
+    reader = FieldReader(described, "cp037", short=False)
+
+    cells = reader.read(records, np.array([2, 3, 4], np.int64))
+
+    assert ["ab", "ab", "ab"] == cells.rows["A"].to_list()
+    assert [None, None, "cd"] == cells.rows["B"].to_list()
+    assert [False, True, False] == (cells.wrong != fields.NO_FIELD).tolist()
