@@ -332,7 +332,7 @@ def test_nearly_all_records_of_a_type_have_one_size(alike: int, is_sized: bool) 
 
 @pytest.mark.parametrize(("types", "are_types"), [(1, False), (2, True), (8, True), (9, False)])
 def test_a_file_has_records_of_two_to_eight_types(types: int, are_types: bool) -> None:
-    rows = [
+    rows: list[Sequence[str]] = [
         [f"{kind:02d}", *(["4242424242424242", "11/27"] if kind == 0 else [str(kind)] * (kind + 2))]
         for _ in range(2)
         for kind in range(types)
