@@ -197,8 +197,9 @@ def _place(context: IssuerContext, number: str) -> str:
 
 
 def _content(record: Approval) -> bytes:
-    """Return who requests what, without when."""
-    return canonical(record.model_copy(update=dict.fromkeys(("at", "until", "signature"))))
+    """Return who requests what, without when, and from which process."""
+    beside = ("at", "by", "until", "signature")
+    return canonical(record.model_copy(update=dict.fromkeys(beside)))
 
 
 def _number(record: Approval) -> str:

@@ -34,7 +34,7 @@ def queries(service: ServiceSettings | None, facts: Mapping[str, Any]) -> Iterat
         yield "[service] follow_cardholders is off: jobs are not queried"
     yield from map(line_of, facts["coverage"])
     waiting = sum(check["waiting"] for check in checks)
-    if waiting and service:
+    if waiting and service and not facts["stopped"]:
         yield _waiting(waiting, queried, service)
     reports = facts["transactions"]
     if reports["files"]:

@@ -176,7 +176,8 @@ def _requested(
         problem = links.stopped
         facts["problem"] = {"kind": type(problem).__name__, "message": str(problem.text)}
         return Result(facts, [*shown, "", problem.text], exit_code=problem.exit_code)
-    return Result(facts, shown, Step("deliver", issuer), code)
+    step = Step("deliver", issuer) if links.balance.get(records.LINKED) else None
+    return Result(facts, shown, step, code)
 
 
 def _rehearsed(issuer: str, target: str, links: many_links.ManyLinks, terms: Terms) -> Result:

@@ -13,6 +13,8 @@ from typing import Final
 import polars as pl
 
 from flows.book.book import read_book
+from flows.book.people import is_counted
+from flows.book.standing import UNKNOWN
 from flows.errors import OperatorError
 from flows.partner_api.link_plan import RowName
 from flows.reports.unlinked import without_link
@@ -43,13 +45,24 @@ def refused_rows(run: StoredRun) -> list[RowName]:
 
 
 def refused_rows_of_all_runs(context: IssuerContext) -> list[RowName]:
-    """Return the rows by which the partner refused last the cards that have no link."""
+    """Return the rows by which the partner refused last the cards that have no link.
+
+    And those of cards whose link was requested singly without an answer, as lost as those of a run.
+    """
     today = local_day(context.adapters.now(), context.issuer.time_zone)
     book = read_book(context.adapters.store, context.issuer.issuer)
-    lacking = pl.concat(without_link(part.cards(today)) for part in book.parts())
+    rows = pl.concat(_without_link(part.cards(today)) for part in book.parts())
+    return [RowName(*pair) for pair in rows.sort("run", "row").iter_rows()]
+
+
+def _without_link(cards: pl.DataFrame) -> pl.DataFrame:
+    """Return run and row of the cards that the partner refused, or has not answered about."""
+    lacking = without_link(cards)
     refused = lacking.filter(pl.col("stage") == "partner")
-    rows = refused.filter(pl.col("run") != "").select("run", "row").sort("run", "row")
-    return [RowName(*pair) for pair in rows.iter_rows()]
+    unanswered = cards.filter(is_counted(cards) & (cards["standing"] == UNKNOWN.name))
+    columns = ("run", "row")
+    rows = pl.concat([refused.select(columns), unanswered.select(columns)])
+    return rows.filter(pl.col("run") != "")
 
 
 def rows_of_file(context: IssuerContext, file: str, content: bytes) -> list[RowName]:

@@ -124,7 +124,7 @@ class Response(NamedTuple):
 
 
 class _RetryError(Exception):
-    """Nothing was done or lost: the same request may be sent again."""
+    """Nothing was done or lost: the same request may be sent again. Holds why, and its place."""
 
 
 class _LostError(_RetryError):
@@ -155,16 +155,16 @@ class Sender:
         try:
             return self._retry(lambda: self._attempt(request, losses), _RetryError)
         except _RetryError as error:
-            kind = str(error)
+            kind, place = error.args
         if losses and request.policy is RetryPolicy.REPEAT:
             raise AnswerLostError(place=request.place, kind=kind, advice=request.lost)
-        raise ServiceBusyError(place=request.place, kind=kind)
+        raise ServiceBusyError(place=place, kind=kind)
 
     def _attempt(self, request: Request, losses: list[str]) -> Response:
         try:
             return self._exchange(request)
         except _LostError as error:
-            losses.append(str(error))
+            losses.append(error.args[0])
             raise
 
     def _exchange(self, request: Request) -> Response:
@@ -317,9 +317,9 @@ def _without_response(request: Request, kind: str, *, is_accepted: bool) -> Exce
     `is_accepted`: the service may have done something.
     """
     if not is_accepted or request.policy is RetryPolicy.READ:
-        return _RetryError(kind)
+        return _RetryError(kind, request.place)
     if request.policy is RetryPolicy.REPEAT:
-        return _LostError(kind)
+        return _LostError(kind, request.place)
     return AnswerLostError(place=request.place, kind=kind, advice=request.lost)
 
 

@@ -426,10 +426,11 @@ UNKNOWN_SINGLES = _kind(
         "single links with unknown outcome",
         PARTNER,
         "Requested singly, and no answer came",
-        Step("cardholders", Slot("issuer")),
+        Step("link", Slot("issuer"), errors=True, dry_run=True),
         (
-            "Ask the partner for the link of each cardholder; `link` with an override requests a "
-            "second one, where it says that there is none."
+            "The line lists their rows as lost; `errors.csv` of the run has their cuids. Ask the "
+            "partner for the link of each cardholder; `link` with an override requests a second "
+            "one, where it says that there is none."
         ),
         (_GIVE_ONE_UP,),
         noun="",

@@ -96,12 +96,13 @@ def test_a_check_queries_what_its_time_allows_and_the_next_one_the_others(tmp_pa
     assert [[6], [6]] == asked
     limits = "0.11 minutes at 2 requests a second ([service] look_minutes, requests_per_second)"
     left = {"looked": [{**first["looked"][0], "waiting": 61}]}
+    stopped = {"stopped": "service.answer.refused.401"}
     assert [
         f"6 links that are due wait for the next check of {limits}",
         f"61 links that are due wait for about 11 more checks of {limits}",
     ] == [
         line
-        for facts in (first, {**first, **left})
+        for facts in (first, {**first, **left}, {**first, **left, **stopped})
         for line in queries(bench.issuer.service, facts)
         if "wait" in line
     ]

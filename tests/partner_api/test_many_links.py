@@ -365,10 +365,12 @@ def test_lines_that_name_no_row_are_told_by_their_numbers(
         rows_of_file(bench.context, "rows.csv", content.format(run=run).encode())
 
 
-def test_of_an_issuer_the_last_refusals_of_cards_without_a_link_are_meant(
+def test_of_an_issuer_the_last_refusals_and_what_was_lost_of_cards_without_a_link_are_meant(
     bench: Bench, run: str
 ) -> None:
     link_row(bench.context, Linker(), run, 1)
+    with pytest.raises(AnswerLostError):
+        link_row(bench.context, Linker(lost()), run, 4)
 
     names = refused_rows_of_all_runs(bench.context)
 

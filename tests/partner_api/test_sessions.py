@@ -11,6 +11,7 @@ import pytest
 
 from flows.partner_api.service import (
     NoSuchPluginError,
+    ServiceBusyError,
     ServiceRefusedError,
     StrangeAnswerError,
     UnauthorisedError,
@@ -83,6 +84,7 @@ def test_the_login_may_nest_its_properties_and_credentials_may_be_headers_of_eac
         ),
         (http(403, '{"error": "unknown client"}'), UnauthorisedError, "HTTP 403: .*unknown client"),
         (http(422, '{"error": "user is required"}'), UnauthorisedError, "HTTP 422: .*required"),
+        (http(503), ServiceBusyError, r"not accept POST /session \(HTTP 503\)"),
     ],
 )
 def test_a_login_that_is_refused_says_what_to_correct(
@@ -90,7 +92,7 @@ def test_a_login_that_is_refused_says_what_to_correct(
 ) -> None:
     with (
         scripted(answer) as (address, _),
-        client_at(address) as client,
+        client_at(address, tries=1) as client,
         pytest.raises(error, match=words),
     ):
         client.job("7")
