@@ -94,7 +94,7 @@ def _joins(span: Span, texts: Mapping[str, Sequence[str]], row: str) -> bool:
         kind: [["", text[span.first - 1 : span.last].strip()] for text in rows]
         for kind, rows in texts.items()
     }
-    return span.first > 1 and bool(_keys(cells, row))
+    return bool(_keys(cells, row))
 
 
 def _keys(fields: Mapping[str, Sequence[Fields]], row: str) -> list[SegmentKey]:

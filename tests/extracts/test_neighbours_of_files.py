@@ -7,20 +7,27 @@ from __future__ import annotations
 import struct
 import zipfile
 from io import BytesIO
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from flows.errors import ExtractError
 from flows.extracts import (
+    control_records,
+    grammar,
+    proofs,
     workbook,
     zipped,
 )
 from flows.extracts.errors import ArchiveError
-from flows.extracts.records import fields, framing
+from flows.extracts.records import fields, framing, sample
 from flows.extracts.records.fields import FieldReader
+from flows.extracts.records.sample import take_records
+from flows.extracts.rows import open_rows
 from schemas.record_layout import Field
+from schemas.source import SourceSettings
 from tests.extracts.damaged import zipped as archived
 
 # Archives and workbooks
@@ -186,3 +193,108 @@ def test_a_record_that_ends_before_behind_or_within_a_field_lacks_it_or_is_refus
     assert ["ab", "ab", "ab"] == cells.rows["A"].to_list()
     assert [None, None, "cd"] == cells.rows["B"].to_list()
     assert [False, True, False] == (cells.wrong != fields.NO_FIELD).tolist()
+
+
+def test_what_a_record_lacks_is_filled_from_its_end_on() -> None:
+    frame = framing.Frame(b"abcde", np.array([0, 2]), np.array([2, 3]), 0)
+
+    assert [[*b"ab@"], [*b"cde"]] == frame.matrix(3, ord("@")).tolist()
+
+
+def test_a_last_record_may_be_empty() -> None:
+    cut = framing._Variable(framing.Framing("V", 9, "x.dat"))
+
+    starts, lengths, place = cut(b"\0\5\0\0A\0\4\0\0")
+
+    assert ([4, 9], [1, 0], 9) == (starts.tolist(), lengths.tolist(), place)
+
+
+@pytest.mark.parametrize(("longest", "is_short"), [(b"", False), (b"a ", True)])
+def test_a_record_is_short_where_it_lacks_something(longest: bytes, is_short: bool) -> None:
+    copybook = "01 R.\n   05 A PIC X(2).\n   05 B PIC X(2).\n"
+    texts = [b"abcd", longest or b"efgh", b"ijkl"]
+    words = [(len(text) + 4).to_bytes(2, "big") + b"\0\0" for text in texts]
+    data = b"".join(word + text for word, text in zip(words, texts, strict=True))
+
+    guesses = take_records(BytesIO(data), "x.dat", copybook, "x.cpy").guesses
+
+    assert is_short == ("short_records" in [guess.key for guess in guesses])
+
+
+def test_few_letters_tell_code_pages_apart() -> None:
+    letters = sample._different_letters()
+
+    assert {0x4A} <= letters
+    assert letters.isdisjoint("ABYZ09".encode("cp037"))
+
+
+def test_records_that_lack_blanks_are_records_up_to_the_width() -> None:
+    settings = {"format": "fixed", "width": 5, "short_records": True, "header_rows": 0}
+    records = grammar.Records(SourceSettings.model_validate(settings), 1)
+
+    assert [True, True, False] == [records.is_record("a" * size) for size in (4, 5, 6)]
+
+
+@pytest.mark.parametrize(("digits", "compared"), [(17, "17"), (18, "18"), (19, "18")])
+def test_as_many_digits_of_a_total_are_compared_as_a_run_can(digits: int, compared: str) -> None:
+    total = control_records.Total(2, 2 + digits, "id")
+    stated = control_records.Stated("T1" + "9" * digits, 1, 2, total)
+
+    proof = proofs._proof_of_total(stated, "trailer")
+
+    assert ["id", compared] == [guess.value.strip('"') for guess in proof.guesses]
+
+
+def test_the_lowest_digits_of_long_numbers_are_added() -> None:
+    settings = SourceSettings.model_validate({})
+    column = SimpleNamespace(name="id", mark="id", source="from = id")
+    draft = cast(Any, SimpleNamespace(columns=[column]))
+    content = b"id,n\n12345678901234567890,x\n10,y\n"
+
+    summed = proofs._sums(BytesIO(content), settings, "x.csv", draft)
+
+    assert (2, {"id": 345678901234567900}) == (summed.rows, summed.sums)
+
+
+# Lines as they are read
+# --------------------------------------------------------------------------------------------------
+
+TRAILED: dict[str, Any] = {"trailer": "^T,([0-9]+)"}
+
+
+def refusal(text: str, block: int = 1 << 20, **settings: Any) -> str:
+    """Return why an extract is refused as a whole, "" where it is read."""
+    source = SourceSettings.model_validate(settings)
+    try:
+        for _ in open_rows(BytesIO(text.encode()), source, "x.csv", block=block):
+            pass
+    except ExtractError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("lines", "problem"),
+    [
+        ("T,1\nT,1\n", "a second one is on line 4"),
+        ("T,1\n2,b\n", "data follows it on line 4"),
+        ("T,1\nx\n", "data follows it on line 4"),
+        ("T,1\n\n", ""),
+    ],
+)
+def test_behind_a_trailer_there_is_neither_another_nor_a_row(lines: str, problem: str) -> None:
+    told = refusal(f"id,n\n1,a\n{lines}", **TRAILED)
+
+    assert problem in told
+    assert bool(problem) == bool(told)
+
+
+def test_a_blank_line_may_stand_above_a_header() -> None:
+    assert "" == refusal("\nid,n\n1,a\n")
+
+
+@pytest.mark.parametrize("block", [4, 1 << 20])
+def test_a_file_that_is_cut_is_told_by_its_last_line(block: int) -> None:
+    told = [refusal(f"id,n\n1,a\n2,b\n{end}", block, final_newline=False) for end in ("3", "3\n4")]
+
+    assert ["line 4, has 1 instead" in told[0], "line 5, has 1 instead" in told[1]] == [True, True]

@@ -12,14 +12,9 @@ import pytest
 from flows.extracts import (
     column_guesses,
     column_signs,
-    dialect,
-    fixed_width,
     header_words,
     status_guess,
     status_words,
-    trailer_guess,
-    type_layout,
-    typed_lines,
     value_forms,
 )
 from flows.extracts.guess import Column
@@ -255,97 +250,3 @@ def test_texts_are_of_three_kinds_and_most_values(values: Sequence[str], are: bo
 )
 def test_a_header_says_a_phrase_the_less_the_more_stands_beside(header: str, fit: float) -> None:
     assert fit == pytest.approx(header_words.phrase_fit(header, "first name"))
-
-
-# Lines
-# --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("alike", "fields"), [(1, 0), (2, 3), (3, 3)])
-def test_a_delimiter_divides_at_least_half_of_the_lines_into_three_fields(
-    alike: int, fields: int
-) -> None:
-    division = dialect._division(many("a,b,c", alike, "a,b", 4 - alike), "doubled")
-
-    assert fields == (division.fields if division else 0)
-
-
-def test_the_delimiter_that_divides_more_lines_wins() -> None:
-    division = dialect._division(["a;b;c,d,e", "a;b;c,d,e", "a;b;c"], "doubled")
-
-    assert division is not None
-    assert ";" == division.delimiter
-
-
-@pytest.mark.parametrize(
-    ("lines", "rows"),
-    [
-        ("HAAAT", "AAA"),
-        ("HAAT", "HAA"),
-        ("HAT", "HAT"),
-        ("AAAT", "AAA"),
-        ("HAAA", "AAA"),
-        ("AAT", "AAT"),
-        ("HAA", "HAA"),
-        ("AAAA", "AAAA"),
-    ],
-)
-def test_a_first_and_a_last_line_that_begin_like_no_other_are_no_rows(
-    lines: str, rows: str
-) -> None:
-    assert [*rows] == dialect._alike([*lines])
-
-
-@pytest.mark.parametrize(
-    ("stated", "is_count"), [(80, False), (81, True), (100, True), (101, False)]
-)
-def test_a_trailer_may_count_records_that_span_lines(stated: int, is_count: bool) -> None:
-    count = trailer_guess._count(f"TRL,{stated}", 100, ",")
-
-    assert is_count == (count is not None)
-
-
-@pytest.mark.parametrize(("right", "are_cards"), [(9, False), (10, True)])
-def test_card_numbers_have_right_check_digits_in_more_than_nine_of_ten(
-    right: int, are_cards: bool
-) -> None:
-    lines = many("4242424242424242", right, "4242424242424241", 10 - right)
-
-    assert are_cards == fixed_width.have_cards(lines)
-    assert are_cards == typed_lines._are_cards(lines)
-
-
-@pytest.mark.parametrize(("dates", "have"), [(8, False), (9, False), (10, True)])
-def test_records_have_an_expiry_in_more_than_nine_of_ten(dates: int, have: bool) -> None:
-    rows = [["1", text] for text in many("11/27", dates, "x", 10 - dates)]
-
-    assert have == typed_lines._have_dates(rows)
-
-
-@pytest.mark.parametrize(("alike", "is_sized"), [(18, False), (19, True), (20, True)])
-def test_nearly_all_records_of_a_type_have_one_size(alike: int, is_sized: bool) -> None:
-    rows = [["1"] * size for size in [3] * alike + [4] * (20 - alike)]
-
-    assert is_sized == typed_lines._is_sized(rows, "|")
-    assert not typed_lines._is_sized([["1"]] * 20, "|")
-
-
-@pytest.mark.parametrize(("types", "are_types"), [(1, False), (2, True), (8, True), (9, False)])
-def test_a_file_has_records_of_two_to_eight_types(types: int, are_types: bool) -> None:
-    rows: list[Sequence[str]] = [
-        [f"{kind:02d}", *(["4242424242424242", "11/27"] if kind == 0 else [str(kind)] * (kind + 2))]
-        for _ in range(2)
-        for kind in range(types)
-    ]
-
-    found = typed_lines._types_of(typed_lines._Division("|", rows))
-
-    assert are_types == (found is not None)
-
-
-def test_the_place_that_joins_most_records_is_the_key() -> None:
-    own = {"1", "2", "3", "4"}
-    rows = [["02", f"{number}", f"{number + 1}", "x"] for number in range(4)]
-
-    assert (1.0, 2) == type_layout._best_place(rows, own)
-    assert (0.0, 0) == type_layout._best_place([["02", "x"]] * 4, own)

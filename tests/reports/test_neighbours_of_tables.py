@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from datetime import date, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,7 +15,9 @@ import pytest
 
 from flows.reports import (
     across,
+    ingestion,
     link_forms,
+    lists,
     programme,
     programme_report,
     rebuild,
@@ -25,6 +28,7 @@ from flows.reports import (
     worklist,
 )
 from flows.reports import work_kinds as kinds
+from flows.reports.ingestion import ListedLateError
 from flows.reports.open_items import (
     MISSING,
     PARTIAL,
@@ -36,12 +40,12 @@ from flows.reports.open_items import (
 )
 from flows.reports.tally import KINDS, SHAPES
 from flows.reports.work import Line, Work
-from flows.runs.chunks import OutboxChunk
+from flows.runs.chunks import OutboxChunk, outbox_chunks
 from flows.runs.keys import RunId
 from flows.runs.store import Entry
 from schemas.breaks import LAST4_MISMATCH, LINK_FORM, break_of
 from schemas.manifest import ManifestChunk
-from tests.facts import facts
+from tests.facts import NOW, RUN, SENT, facts, manifest, total
 from tests.memory import MemoryStore
 from tests.memory_bench import memory_bench
 from tests.night import DAY, NOON, issuer
@@ -286,3 +290,56 @@ def test_a_chunk_goes_to_the_keys_that_are_pinned_and_no_other(sealed_to: str, k
     chunk = WaitingChunk("r1", 1, MISSING, 5, NOON, "waiting", tuple(keys))
 
     assert kind == worklist._chunk(pinned, chunk, ReportTerms(NOON, 48)).kind
+
+
+# What is written anew
+# --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("fewer", "more_work"), [(-1, 0), (0, 0), (1, 1)])
+def test_so_much_of_the_worklist_is_in_the_facts_and_how_much_more_there_is(
+    monkeypatch: pytest.MonkeyPatch, fewer: int, more_work: int
+) -> None:
+    bench = memory_bench()
+    bench.submit(bench.drop(1))
+    later = replace(bench, now=lambda: NOON + timedelta(days=30)).context
+    lines = len(across.reconcile_runs(later)["worklist"])
+    monkeypatch.setattr(across, "LISTED", lines - fewer)
+
+    listed = across.reconcile_runs(later)
+
+    assert 0 < lines
+    assert (lines - max(0, fewer), more_work) == (len(listed["worklist"]), listed["more_work"])
+
+
+def test_of_what_a_store_does_not_list_yet_the_first_by_name_is_told() -> None:
+    store = SimpleNamespace(keys=lambda _: [])
+    run = SimpleNamespace(store=store, keys=SimpleNamespace(outcomes="run/"))
+
+    with pytest.raises(ListedLateError) as told:
+        ingestion._report(
+            memory_bench().context, cast(Any, None), cast(Any, run), {"run/b", "run/a", "a"}
+        )
+
+    assert "run/a" == told.value.fields["key"]
+
+
+def test_a_row_without_a_reason_has_no_line() -> None:
+    rows = pl.DataFrame(
+        {"row": [1, 2], "reasons": [["a|x"], []], "found": [["9"], None]},
+        {"row": pl.UInt32, "reasons": pl.List(pl.String), "found": pl.List(pl.String)},
+    )
+
+    assert [(1, "a", "x", "9")] == lists.by_reason(rows, "row").rows()
+
+
+def test_a_break_of_no_day_is_open_since_the_first_chunk_was_committed() -> None:
+    run = manifest(2)
+    items = outbox_chunks(RUN, run.chunks, SENT, [])
+    clocks = [NOW - timedelta(days=days) for days in (3, 9)]
+    several = [item._replace(clock=clock) for item, clock in zip(items, clocks, strict=True)]
+    broken = total(2, breaks=frozenset({break_of(LINK_FORM, 1, "elsewhere")}))
+
+    [told] = summary.summarise(run, broken, issuer(), several, NOW, {})["breaks"]
+
+    assert clocks[1].isoformat(timespec="seconds") == told["since"]
