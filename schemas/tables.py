@@ -33,9 +33,8 @@ def parquet(
     frame: pl.DataFrame, metadata: Mapping[str, str] | None = None, **options: Any
 ) -> bytes:
     """Return a frame as Parquet; its metadata name the version, which the first did not write."""
-    version = {"format": str(FORMAT)} if FORMAT > 1 else {}
     out = BytesIO()
-    frame.write_parquet(out, metadata={**(metadata or {}), **version} or None, **options)
+    frame.write_parquet(out, metadata={**(metadata or {}), "format": str(FORMAT)}, **options)
     return out.getvalue()
 
 

@@ -14,7 +14,7 @@ from flows.commands.entry import entry
 from flows.commands.link_forms import form_lines, form_records
 from flows.commands.parameters import Day, ExtractName, Issuer
 from flows.commands.private_files import write_new
-from flows.commands.result import Part, Result, Table
+from flows.commands.result import Part, Result, Table, worst
 from flows.commands.sent_runs import would_send
 from flows.configuration import FileThereError, load_issuer
 from flows.errors import CardlinkError
@@ -51,7 +51,6 @@ with on_first_use():
     from schemas import portal, reference, rule, rules
     from schemas import tables as reports
 
-WORST = (0, 75, 3, 2, 4, 1)  # exit codes: the last of those found is the command's
 NO_FORM = "the dry run of `rerun` checks an extract; settings are checked where they are edited"
 
 
@@ -162,7 +161,7 @@ def check(
     if columns.rows:
         shown += ["", columns]
     shown += rows.shown
-    code = max((finding.exit_code for finding in findings), key=WORST.index)
+    code = worst(finding.exit_code for finding in findings)
     return Result(facts, shown, _next_step(issuer, code, rows.facts), code)
 
 

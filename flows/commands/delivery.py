@@ -10,7 +10,7 @@ from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.form import Form
 from flows.commands.parameters import DryRun, Field, Issuer, Number, Reason
-from flows.commands.result import Part, Place, Result
+from flows.commands.result import Part, Place, Result, worst
 from flows.errors import CardlinkError
 from flows.steps import RECEIPT, Sentence, Step
 from flows.wiring import wire
@@ -129,7 +129,7 @@ def _delivered(
         # there is nothing to confirm yet
         argument = "" if len(outcomes) > 1 else _argument(context, outcomes[0].receiver)
         next_step = Step("deliver", context.issuer.issuer, argument)
-    return Result(facts, shown, next_step, max(map(_exit_code, outcomes), default=0))
+    return Result(facts, shown, next_step, worst(map(_exit_code, outcomes)))
 
 
 def _exit_code(outcome: delivery_handover.Outcome) -> int:

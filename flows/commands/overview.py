@@ -14,7 +14,7 @@ from flows.commands.entry import entry
 from flows.commands.extract_facts import extract_table, extracts_of
 from flows.commands.form import Form
 from flows.commands.parameters import Field
-from flows.commands.result import Link, Part, Place, Result, Table
+from flows.commands.result import Link, Part, Place, Result, Table, worst
 from flows.commands.results import READ_ONLY, TOP
 from flows.commands.worklist import Conversation, conversation, everything_to_do, located
 from flows.configuration import load_issuer
@@ -91,9 +91,7 @@ def reconcile(
     codes = [verdicts.ACROSS_RUNS[across_runs["verdict"]].exit_code for across_runs in facts]
     worth_a_look = [known["issuer"] for known, code in zip(facts, codes, strict=True) if code]
     next_step = Step("worklist", *worth_a_look[:1])
-    result = Result(
-        {"issuers": facts}, shown[:-1] or ["no issuers yet"], next_step, max(codes, default=0)
-    )
+    result = Result({"issuers": facts}, shown[:-1] or ["no issuers yet"], next_step, worst(codes))
     return result.beside(unread)
 
 

@@ -11,7 +11,7 @@ from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.parameters import DryRun, Field, Reason
 from flows.commands.private_files import write_new
-from flows.commands.result import Part, Result, Table
+from flows.commands.result import Part, Result, Table, worst
 from flows.configuration import FileThereError
 from flows.errors import CardlinkError
 from flows.steps import WHY, Sentence, Step, counted
@@ -152,7 +152,7 @@ def _answered(
     next_step = Step("worklist")
     if dry_run and rows:
         next_step = Step("answers", file, reason=WHY)
-    code = max((error.exit_code for error in refused), default=0)
+    code = worst(error.exit_code for error in refused)
     return Result(facts, shown, next_step, code)
 
 

@@ -10,7 +10,7 @@ from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.form import Form
 from flows.commands.parameters import Field, Issuer
-from flows.commands.result import Part, Result, Table
+from flows.commands.result import Part, Result, Table, worst
 from flows.commands.sent_runs import run_facts, submitted, upload_step
 from flows.commands.submit import LONGEST
 from flows.steps import Sentence, Step, counted
@@ -77,7 +77,7 @@ def _renewed(context: contexts.IssuerContext, renewed: renewal.Renewed) -> Resul
         renewed_links = counted(sent, "link is renewed", "links are renewed")
         shown += submitted(context, run, renewed_links)
     shown += [error.text for error in renewed.errors]
-    code = max((error.exit_code for error in renewed.errors), default=0)
+    code = worst(error.exit_code for error in renewed.errors)
     return Result(facts, [*shown, *left_out], upload_step(issuer), code, outbox=issuer)
 
 

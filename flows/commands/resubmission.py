@@ -20,7 +20,7 @@ from flows.commands.parameters import (
     Target,
 )
 from flows.commands.private_files import write_new
-from flows.commands.result import Part, Result, Table
+from flows.commands.result import Part, Result, Table, worst
 from flows.commands.sent_runs import outcome, run_facts, submitted, upload_step
 from flows.commands.submit import LONGEST
 from flows.configuration import FileThereError
@@ -191,7 +191,7 @@ def _in_all_runs(
     shown += [Sentence("not sent: {error}", error=error.text) for error in refused.values()]
     everything = {"issuer": issuer, "dry_run": dry_run, "runs": facts, "refused": sorted(refused)}
     shown = shown or [f"{issuer}: no run decided last about such rows"]
-    code = max((error.exit_code for error in refused.values()), default=0)
+    code = worst(error.exit_code for error in refused.values())
     if not dry_run:
         return Result(everything, shown, upload_step(issuer), code, outbox=issuer)
     would_send = any(known["rows"] for known in facts)

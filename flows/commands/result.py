@@ -3,14 +3,20 @@ code.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
-from typing import Any, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 from flows.errors import CardlinkError
 from flows.steps import COMMAND_LINE, Sentence, Step, Text, Words, in_words
 
+BY_WEIGHT: Final = (0, 75, 3, 2, 4, 1)  # exit codes: what may pass by itself is the least
 MOST = 50  # rows of a table on a page of Markdown; its own artifact, or a file, has them all
+
+
+def worst(codes: Iterable[int]) -> int:
+    """Return the worst of several exit codes, as README has them; 0 where there is none."""
+    return max(codes, key=BY_WEIGHT.index, default=0)
 
 
 class Link(NamedTuple):
@@ -100,7 +106,7 @@ class Result(NamedTuple):
         return self._replace(
             facts={**self.facts, "unread": table.records},
             shown=[*self.shown, "", table] if unread else self.shown,
-            exit_code=max(self.exit_code, *codes, 0),
+            exit_code=worst([self.exit_code, *codes]),
         )
 
     def telling(self, settings: Sequence[Text]) -> Self:

@@ -10,7 +10,7 @@ from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.form import Form
 from flows.commands.parameters import Issuer, RunName
-from flows.commands.result import Link, Part, Place, Result, Table, artifact
+from flows.commands.result import Link, Part, Place, Result, Table, artifact, worst
 from flows.steps import Sentence, Step, counted
 from flows.wiring import report_link, wire
 
@@ -88,7 +88,7 @@ def ingested(
         {**facts, "issuer": issuer, "reports": [report.facts for report in reports]},
         shown,
         Step("worklist", issuer),
-        max(codes, default=0),
+        worst(codes),
         outbox=issuer if reports else "",
         headline="; ".join(headlines),
     )

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from flows.commands.context import Context
-from flows.commands.result import Part, Result
+from flows.commands.result import Part, Result, worst
 from flows.errors import CardlinkError
 from flows.steps import Sentence, Step
 
@@ -43,7 +43,7 @@ def _together(done: Sequence[_Done], refused: Mapping[str, CardlinkError]) -> Re
         facts,
         [*shown, *lines] if lines else shown[:-1],
         _next_step([(each.target, each.result.next_step) for each in done]),
-        max(codes, default=0),
+        worst(codes),
         headline="; ".join([*(result.sentence for result in results), *map(str, lines)]),
         failure=next((result.failure for result in results if result.failure), None),
     )

@@ -14,7 +14,7 @@ from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.form import Choice, Form
 from flows.commands.parameters import Day, ExtractName, Field, Issuer, Reason
-from flows.commands.result import Part, Result
+from flows.commands.result import Part, Result, worst
 from flows.commands.sent_runs import outcome, run_facts, submitted, upload_step, would_send
 from flows.errors import CardlinkError, ExtractError
 from flows.steps import WHY, Sentence, Step
@@ -164,7 +164,7 @@ def _submitted(
         facts,
         [*shown, *_refusals(refused), *waiting, *remarks],
         upload_step(issuer) if has_chunks else Step("worklist", issuer),
-        max((error.exit_code for error in refused), default=0),
+        worst(error.exit_code for error in refused),
         outbox=issuer,
         headline=_headline(done, refused),
     )
@@ -218,7 +218,7 @@ def _rehearsed(
 def _exit_code(checked: Sequence[rehearsal.Checked], errors: Sequence[CardlinkError]) -> int:
     codes = [error.exit_code for error in errors]
     codes += [3 for extract in checked if extract.refused]
-    return max(codes, default=0)
+    return worst(codes)
 
 
 def _verdict(checked: Sequence[rehearsal.Checked], sendable: Sequence[rehearsal.Checked]) -> str:

@@ -10,6 +10,7 @@ from schemas.link_form import LinkForm
 
 FORMS = (
     "https://links.example.com/l/{hex:24}",
+    "https://links.example.com/l/{hex:512}",
     "https://links.example.com",
     "https://*.example.com/{en|fr}/{base62:10-12}",
     "https://links.example.com/v?c=12&k={digits:16}",

@@ -111,6 +111,7 @@ def _table_with(given: dict[str, Any], table: str, name: str) -> dict[str, Any]:
             'encoding = "cp1252"',
             "line #, encoding: unknown key; did you mean source.encoding",
         ),
+        ("test = true", 'patern = "x"', "line #, patern: unknown key; did you mean source.pattern"),
         ("[limits]", "[limit]", "line #, limit: unknown key; did you mean limits"),
         (
             'quoting = "excel"',
@@ -142,6 +143,7 @@ def _table_with(given: dict[str, Any], table: str, name: str) -> dict[str, Any]:
             '# root = "s3',
             'root: Field required; for example: root = "s3://first-bank-cards/cardlink"',
         ),
+        ("allowed_hosts =", "# allowed_hosts =", "portal.allowed_hosts: Field required"),
         ('"service_card.pan" =', '"service_card.pam" =', "did you mean 'service_card.pan'"),
         (
             "lock_days = 400",

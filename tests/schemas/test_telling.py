@@ -77,12 +77,15 @@ def spelled() -> dict[str, str]:
         "characters in hexadecimal": number.encode().hex(),
         "characters with colons": number.encode().hex(":"),
         "Base64": plain64(number.encode()),
+        "Base64 of nine": plain64(number[:9].encode()),
         "Base64 of twelve": plain64(number[:12].encode()),
         "Base64 without its end": plain64(number.encode()).rstrip("="),
         "Base32": base64.b32encode(number.encode()).decode(),
         "Base32 in lower case": base64.b32encode(number.encode()).decode().lower().rstrip("="),
         "the hash of a CVV": cvv_hash,
         "the hash of a CVV, cut off": cvv_hash[:36],
+        "the hash of a CVV, cut to 20 characters": cvv_hash[:20],
+        "MD5 of a CVV, cut to 20 digits": digest("md5", "592").hex()[:20],
         "the hash of a CVV for URLs": cvv_hash.replace("+", "-").replace("/", "_").rstrip("="),
         "MD5 of a CVV": digest("md5", "592").hex(),
         "SHA-256 of a CVV in hexadecimal": digest("sha256", "0592").hex(),
@@ -91,6 +94,10 @@ def spelled() -> dict[str, str]:
         "MD5 as a UUID": str(uuid.UUID(bytes=digest("md5"))),
         "MD5 behind a prefix": f"C-{digest('md5').hex()}",
         "MD5 behind 0x": f"0x{digest('md5').hex()}",
+        "MD5 behind a g": f"g{digest('md5').hex()}",
+        "MD5 behind seven hexadecimal digits": f"abcdef0{digest('md5').hex()}",
+        "MD5 with brackets": "[".join((digest("md5").hex()[:8], digest("md5").hex()[8:])),
+        "MD5 in 256 characters": digest("md5").hex().ljust(256, "."),
         "SHA-256 with colons": digest("sha256").hex(":"),
     }
     for name in DIGESTS:
@@ -136,6 +143,15 @@ def test_a_cuid_that_tells_its_card_or_a_cvv_is_rejected(cuid: str) -> None:
     rejected = telling([cuid], [PAN_TOLD])
 
     assert [cuid] == rejected
+
+
+def test_a_number_of_thirteen_hexadecimal_digits_is_found_and_a_code_in_257_characters_is_not() -> (
+    None
+):
+    lower = "4242424242424242"
+    cuids = [f"{int(lower):x}", digest("md5", lower).hex().ljust(257, ".")]
+
+    assert cuids[:1] == telling(cuids, [lower, lower])
 
 
 def test_cuids_of_all_shapes_are_judged_together_as_alone() -> None:
