@@ -18,22 +18,22 @@ from flows.runs.cards import CARD, is_single
 
 NO_DAYS: Final[Mapping[int, date]] = MappingProxyType({})
 EXTRACT = ("extract_day", "extract")  # by which attempts are compared
-_OF_EXTRACT = ("turn", "content", "as_of")
+_OF_EXTRACT = ("turn", "content", "run", "as_of")
+_NOT_KEPT = date.min  # before all that are
 
 
 def with_extract(attempts: pl.DataFrame, days: Mapping[int, date]) -> pl.DataFrame:
-    """Return attempts (turn, content, as_of) with the extract whose rows they are (EXTRACT).
+    """Return attempts (turn, content, run, as_of) with the extract whose rows they are (EXTRACT).
 
-    `days`: the business date of each extract, by the number of its commit. Where the extract is
-    unknown, the run stands for it.
+    `days`: the business date of each extract, by the number of its commit. One that a row is sent
+    again of and that is not kept any more is older than those that are.
     """
     content = pl.col("content")
-    is_known = content > UNKNOWN_CONTENT
-    is_repeat = is_known & (content != pl.col("turn"))
-    day = content.replace_strict(dict(days), default=None, return_dtype=ATTEMPT["as_of"])
+    is_repeat = (content != pl.col("turn")) & (pl.col("run") != "")
+    day = content.replace_strict(dict(days), default=_NOT_KEPT, return_dtype=ATTEMPT["as_of"])
     return attempts.with_columns(
-        extract_day=pl.coalesce(pl.when(is_repeat).then(day), "as_of"),
-        extract=pl.when(is_known).then(content).otherwise("turn"),
+        extract_day=pl.when(is_repeat).then(day).otherwise("as_of"),
+        extract=pl.when(content > UNKNOWN_CONTENT).then(content).otherwise("turn"),
     )
 
 

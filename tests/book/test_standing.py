@@ -99,19 +99,20 @@ def test_of_a_card_the_issue_that_was_tried_last_is_current_whatever_its_expiry(
     assert [("a", "2912"), ("b", "2912")] == current
 
 
-def test_an_earlier_issue_that_is_sent_again_is_not_the_newest_where_the_extract_is_known() -> None:
-    again: dict[str, Any] = {"expiration": "2812", "as_of": TODAY}
+@pytest.mark.parametrize("content", [1, UNKNOWN_CONTENT])
+def test_an_earlier_issue_that_is_sent_again_is_not_the_newest(content: int) -> None:
+    earlier: dict[str, Any] = {"expiration": "2812", "as_of": TODAY}
+    attempts = [
+        attempt("error", 1, content=1, **earlier),
+        attempt("error", 2, content=2, as_of=TODAY),
+        attempt("linked", 3, content=content, **earlier),
+    ]
+    folded = fold(pl.DataFrame(attempts, ATTEMPT))
 
-    def current(content: int) -> list[tuple[str, str]]:
-        issues = cards(
-            attempt("error", 1, content=1, **again),
-            attempt("error", 2, content=2, as_of=TODAY),
-            attempt("linked", 3, content=content, **again),
-        ).filter("current")
-        return issues.select("expiration", pl.col("standing").cast(pl.String)).rows()
+    issues = standing(folded, TODAY, days={1: TODAY} if content == 1 else {})
 
-    assert [("2912", "refused")] == current(1)
-    assert [("2812", "linked")] == current(UNKNOWN_CONTENT)
+    current = issues.filter("current").select("expiration", pl.col("standing").cast(pl.String))
+    assert [("2912", "refused")] == current.rows()
 
 
 def test_an_extract_of_an_earlier_day_that_comes_later_brings_no_newer_issue() -> None:
@@ -129,13 +130,14 @@ def test_an_extract_of_an_earlier_day_that_comes_later_brings_no_newer_issue() -
 def test_of_the_issues_in_one_extract_the_last_to_expire_is_current_but_for_a_corrected_one() -> (
     None
 ):
-    both = [attempt("error", content=1, expiration=expiration) for expiration in ("2912", "2812")]
-    again = attempt("linked", 2, content=1, expiration="2812")
+    both = [attempt("error", content=1, expiration=year, as_of=TODAY) for year in ("2912", "2812")]
+    again = attempt("linked", 2, content=1, expiration="2812", as_of=TODAY)
 
-    [in_extract] = cards(*both, again).filter("current")["expiration"]
-    [corrected] = cards(both[0], again).filter("current")["expiration"]
+    def current(*attempts: dict[str, object]) -> str:
+        issues = standing(fold(pl.DataFrame([*attempts], ATTEMPT)), TODAY, days={1: TODAY})
+        return str(issues.filter("current")["expiration"].item())
 
-    assert ("2912", "2812") == (in_extract, corrected)
+    assert ("2912", "2812") == (current(*both, again), current(both[0], again))
 
 
 def test_a_card_has_the_columns_that_are_promised_and_no_others() -> None:
