@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
+import polars as pl
 import pytest
 
 from flows.errors import ExtractError
@@ -21,6 +22,7 @@ from flows.extracts import (
     workbook,
     zipped,
 )
+from flows.extracts import sample as lines_sample
 from flows.extracts.errors import ArchiveError
 from flows.extracts.records import fields, framing, sample
 from flows.extracts.records.fields import FieldReader
@@ -101,6 +103,15 @@ def test_a_workbook_may_have_as_many_bytes_and_parts_as_the_most(
     refused = [problem(**{name: limit - more}) for name, limit in limits.items()]
 
     assert [more == 1] * 3 == refused
+
+
+def test_of_a_workbook_that_is_too_large_more_is_read_than_may_be(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(workbook, "LARGEST", 8)
+    monkeypatch.setattr(workbook, "_PIECE", 4)
+
+    assert [7, 8, 9, 12] == [len(workbook._content(BytesIO(bytes(size)))) for size in (7, 8, 9, 99)]
 
 
 # Records of a mainframe
@@ -256,6 +267,33 @@ def test_the_lowest_digits_of_long_numbers_are_added() -> None:
     assert (2, {"id": 345678901234567900}) == (summed.rows, summed.sums)
 
 
+THREE_TYPES = """
+01 A. 05 TYPE PIC X(2).
+      05 REGION PIC X(2).
+01 B. 05 TYPE PIC X(2).
+      05 BRANCH PIC X(2).
+01 C. 05 TYPE PIC X(2).
+      05 CARD PIC X(2).
+"""
+
+
+def test_each_row_has_what_is_above_it_by_its_type_in_the_next_blocks_too() -> None:
+    settings = {
+        "record_format": "F",
+        "copybook": THREE_TYPES,
+        "segment_field": "TYPE",
+        "segments": {"01": "A", "02": "B", "03": "C"},
+        "segment_row": "03",
+    }
+    source = SourceSettings.model_validate(settings)
+
+    blocks = [*open_rows(BytesIO(b"01R102B103C103C203C3"), source, "x.dat", block=4)]
+
+    rows = pl.concat(block.rows for block in blocks).select("CARD", "REGION", "BRANCH")
+    assert [(card, "R1", "B1") for card in ("C1", "C2", "C3")] == rows.rows()
+    assert 1 < len(blocks)
+
+
 # Lines as they are read
 # --------------------------------------------------------------------------------------------------
 
@@ -295,6 +333,51 @@ def test_a_blank_line_may_stand_above_a_header() -> None:
 
 @pytest.mark.parametrize("block", [4, 1 << 20])
 def test_a_file_that_is_cut_is_told_by_its_last_line(block: int) -> None:
-    told = [refusal(f"id,n\n1,a\n2,b\n{end}", block, final_newline=False) for end in ("3", "3\n4")]
+    whole = "id,n\n" + "1,a\n" * 30  # more than are looked at for the header
 
-    assert ["line 4, has 1 instead" in told[0], "line 5, has 1 instead" in told[1]] == [True, True]
+    told = [refusal(f"{whole}{end}", block, final_newline=False) for end in ("3", "3\n4")]
+
+    assert "line 32, has 1 instead" in told[0]
+    assert "line 33, has 1 instead" in told[1]
+
+
+def test_the_last_of_the_lines_that_are_looked_at_is_the_last() -> None:
+    reading = lines_sample._Reading()
+
+    for block in (b"a\nb\n", b"\n", b"c\nd\n"):
+        reading.add(block)
+
+    assert (b"d", 4) == (reading.last, reading.total)
+
+
+RECORD_OF_EIGHT = "01 R.\n   05 A PIC X(8).\n"
+
+
+@pytest.mark.parametrize("first", [3, 4, 5])
+def test_header_and_trailer_records_are_no_rows_however_many_are_looked_at(
+    monkeypatch: pytest.MonkeyPatch, first: int
+) -> None:
+    monkeypatch.setattr(sample, "FIRST", first)
+    data = b"HDR 2   1111AAAA2222BBBBTRL 2   "
+
+    taken = take_records(BytesIO(data), "x.dat", RECORD_OF_EIGHT, "x.cpy")
+
+    [trailer] = [guess.value for guess in taken.guesses if guess.key == "trailer"]
+    assert trailer.startswith('"^TRL')
+    assert [("1111AAAA", "2222BBBB")] == [each.values for each in taken.columns]
+
+
+@pytest.mark.parametrize(("longest", "fits"), [(b"", True), (b"2222BBBBB", False)])
+def test_no_record_is_longer_than_its_copybook_says(longest: bytes, fits: bool) -> None:
+    texts = [b"1111AAAA", longest or b"2222BBBB", b"3333CCC"]
+    words = [(len(text) + 4).to_bytes(2, "big") + b"\0\0" for text in texts]
+    data = b"".join(word + text for word, text in zip(words, texts, strict=True))
+
+    def is_read() -> bool:
+        try:
+            take_records(BytesIO(data), "x.dat", RECORD_OF_EIGHT, "x.cpy")
+        except ExtractError:
+            return False
+        return True
+
+    assert fits == is_read()

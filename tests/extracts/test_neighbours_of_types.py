@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date
+from io import BytesIO
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
@@ -21,6 +22,9 @@ from flows.extracts import (
     typed_lines,
 )
 from flows.extracts.errors import HeaderError
+from flows.extracts.guess import Guess
+from flows.extracts.sample import Lines
+from flows.extracts.type_layout import FIELD
 
 TODAY = date(2026, 11, 20)
 
@@ -129,6 +133,26 @@ def test_a_header_has_names_in_four_of_five_columns() -> None:
     assert 5 == len(dialect._header(["a,b,c,d,"], division, "x.csv").names)
     with pytest.raises(HeaderError):
         dialect._header(["a,b,c,,"], division, "x.csv")
+
+
+@pytest.mark.parametrize(
+    ("width", "others", "is_fixed"), [(30, 0, False), (31, 0, True), (31, 3, True), (31, 4, False)]
+)
+def test_lines_are_of_fixed_width_where_nearly_all_are_long_and_equally_so(
+    width: int, others: int, is_fixed: bool
+) -> None:
+    line = "4242424242424242 Ada".ljust(width, "x")
+    sampled = [line] * (20 - others) + ["y" * number for number in range(1, others + 1)]
+    encoding = Guess("encoding", '"utf-8"', "")
+
+    def is_read() -> bool:
+        try:
+            dialect._fixed(Lines(sampled, line, 20, True, encoding), "x.txt")
+        except HeaderError:
+            return False
+        return True
+
+    assert is_fixed == is_read()
 
 
 @pytest.mark.parametrize(
@@ -252,3 +276,38 @@ def test_types_are_joined_by_the_key_that_joins_most_where_their_order_joins_no_
     draft = drafted(monkeypatch, order, *by_key)
 
     assert (source, others) == (draft.reading, draft.others)
+
+
+@pytest.mark.parametrize(("different", "share"), [(18, 0.0), (19, 0.95), (20, 1.0)])
+def test_a_key_is_another_in_nearly_every_record_of_a_type(different: int, share: float) -> None:
+    own = {f"{number}" for number in range(20)}
+    rows = [["b", f"{number % different}"] for number in range(20)]
+
+    assert share == type_layout._best_place(rows, own)[0]
+
+
+@pytest.mark.parametrize(("rows", "is_reading"), [(15, False), (14, True), (13, True)])
+def test_a_reading_is_one_where_half_of_its_rows_are_whole_and_shows_the_first(
+    monkeypatch: pytest.MonkeyPatch, rows: int, is_reading: bool
+) -> None:
+    values = pl.DataFrame({f"b.{FIELD}": [*"1234567"]})
+
+    class Rows:
+        height = rows
+
+        def __iter__(self) -> Any:
+            return iter([SimpleNamespace(rows=values[:2]), SimpleNamespace(rows=values[2:])])
+
+    monkeypatch.setattr(type_guess, "FIRST", 3)
+    monkeypatch.setattr(type_guess, "open_rows", lambda *_: Rows())
+    monkeypatch.setattr(
+        type_guess, "SourceSettings", SimpleNamespace(model_validate=lambda source: source)
+    )
+    source = {"segments": ["row", "b"], "segment_row": "row"}
+
+    reading = type_guess._reading(BytesIO(), source, "x.txt")
+
+    assert is_reading == (reading is not None)
+    if reading is not None:
+        assert (7, 7) == (reading.whole, reading.joined)
+        assert ["1", "2", "3"] == reading.first.to_series().to_list()
