@@ -140,10 +140,5 @@ def read_document(store: Store, key: str, kind: type[T]) -> T | None:
 
 
 def facts_as_stored(facts: dict[str, Any]) -> bytes:
-    """Return the bytes of a JSON object that is no Document.
-
-    Its version is written unless that is the first.
-    """
-    if FACTS > 1:
-        return canonical({**facts, "format": FACTS})
-    return canonical(facts)
+    """Return the bytes of a JSON object that is no Document, with its version."""
+    return canonical({**facts, "format": FACTS})

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 
 from flows.adapters.local import LocalStore
 from flows.operations.extract_alerts import calendar_causes
-from flows.runs.arrival_hour import ALLOWANCE, DAY, STEP, expected_hour, late_minute
+from flows.runs.arrival_hour import (
+    ALLOWANCE,
+    DAY,
+    STEP,
+    _first_arrivals,
+    expected_hour,
+    late_minute,
+)
 from flows.runs.keys import RunId, RunKeys
 from flows.runs.store import Store
 from flows.runs.stored_runs import StoredRuns
@@ -23,10 +30,12 @@ BUSINESS_DAYS = [back for back in range(1, 29) if (NOW - timedelta(days=back)).w
 BANK = issuer(schedule={"days": ["mon", "tue", "wed", "thu", "fri"]})
 
 
-def arrived(store: Store, days_ago: int, clock: time) -> None:
-    """Store the commit of a run whose extract came so many days ago."""
+def arrived(store: Store, days_ago: int, clock: time, run_back: int | None = None) -> None:
+    """Store the commit of a run whose extract came so many days ago, by default for that day."""
     dropped = datetime.combine((NOW - timedelta(days=days_ago)).date(), clock, UTC)
-    run = RunKeys(RunId("bank", dropped.date(), f"{days_ago:08x}"))
+    back = days_ago if run_back is None else run_back
+    day = (NOW - timedelta(days=back)).date()
+    run = RunKeys(RunId("bank", day, f"{back:08x}"))
     event = {"what": "committed", "at": dropped.isoformat(), "dropped": dropped.isoformat()}
     name = f"{dropped:%Y%m%dT%H%M%S%f}-committed-00000000.json"
     store.create(run.events + name, facts_as_stored(event))
@@ -68,6 +77,24 @@ def test_nothing_is_learned_from_few_days_or_irregular_ones(
 
     assert learned.hour is None
     assert "set [schedule] extract_by" in learned.rests_on
+
+
+@pytest.mark.parametrize("days", [BUSINESS_DAYS[:10], BUSINESS_DAYS[:17] + BUSINESS_DAYS[19:]])
+def test_an_hour_is_learned_from_ten_days_on_and_from_nine_in_ten(
+    days: list[int], tmp_path: Path
+) -> None:
+    assert expected_hour(runs_of(tmp_path, {back: time(1) for back in days}), BANK, NOW).hour
+
+
+def test_the_first_extract_of_each_of_the_last_sixty_days_counts(tmp_path: Path) -> None:
+    runs = runs_of(tmp_path, {0: time(1), 1: time(3), 60: time(1), 61: time(1)})
+    # of another business date, and dropped on the same day
+    arrived(runs.store, 1, time(2), run_back=2)
+
+    arrivals = _first_arrivals(runs, BANK, NOW.date())
+
+    days = {1: 120, 60: 60}
+    assert {NOW.date() - timedelta(days=back): minute for back, minute in days.items()} == arrivals
 
 
 def test_what_is_set_is_expected_whatever_came(tmp_path: Path) -> None:

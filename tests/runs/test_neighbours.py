@@ -1,0 +1,333 @@
+"""Limits and precedence of what is stored of runs: the limit and its neighbours, the first and the last,
+by the functions that hold them and a few values in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import nullcontext
+from datetime import timedelta
+from threading import Barrier
+from types import SimpleNamespace
+from typing import Any, cast
+
+import polars as pl
+import pytest
+
+from flows.runs import errors, formats, single_links, stored_runs, told, trail_entries, versions
+from flows.runs.audit_trail import AuditTrail
+from flows.runs.chunks import commit_time
+from flows.runs.delivered import DeliveryId, delivered_links_key, delivery_folder
+from flows.runs.erased import is_erased, is_interrupted
+from flows.runs.identity import canonical, digest
+from flows.runs.keys import LONGEST_PART, RunId, RunKeys, acknowledgements, checked, link, trail
+from flows.runs.notices import EXPIRED, LONGEST_PAUSE, PAUSE, _History
+from flows.runs.openpgp import _new_length, _recipient, blocks
+from flows.runs.placements import from_earlier
+from flows.runs.retry import Retry
+from flows.runs.sealing import SealedUnreadableError
+from flows.runs.single_links import LINK, last_links
+from flows.runs.store import KeyRefusedError
+from flows.runs.stored_run import StoredRun
+from flows.runs.stored_runs import StoredRuns
+from flows.runs.threads import concurrently
+from flows.runs.trail_entries import ENTRY, OLD, SKEW, digests_named
+from flows.runs.trail_proof import SHORTEST, ShortKeyError, _secrets
+from schemas.ledger import LINKED
+from schemas.manifest import FACTS, Plan
+from schemas.partner_api.link_placements import dtypes
+from schemas.reasons import ERASED
+from tests.memory import MemoryStore
+from tests.memory_bench import memory_bench
+from tests.night import BANK, DAY, NOON
+
+SECOND = timedelta(seconds=1)
+AROUND = (-1, 0, 1)
+
+
+# Keys, numbers, versions
+# --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("more", AROUND)
+def test_a_key_has_at_most_900_bytes_and_a_part_200(more: int) -> None:
+    part = "é" + "x" * (LONGEST_PART - 2)
+    for longest in (part, "/".join([part] * 4 + ["x" * 96])):
+        assert len(longest.encode()) in (200, 900)
+        key = f"{longest}x" if more > 0 else longest[: len(longest) + more]
+        with pytest.raises(KeyRefusedError) if more > 0 else nullcontext():
+            assert key == checked(key)
+
+
+@pytest.mark.parametrize("more", AROUND)
+def test_numbers_beyond_those_that_are_listed_are_counted(more: int) -> None:
+    assert (more > 0) == errors.numbered(range(errors.LISTED + more)).endswith("and 1 more")
+    assert (more > 0) == ("more" in errors.numbered(range(errors.LISTED + more)))
+
+
+def test_a_format_has_the_version_that_the_next_change_of_a_document_begins_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    newest = Plan.model_fields["format"].default
+    changes = [
+        formats.Change("x", number, {"Plan": (before, before + 1)}, "", "")
+        for number, before in ((2, newest - 2), (3, newest - 1))
+    ]
+    monkeypatch.setattr(formats, "CHANGES", changes)
+
+    versions_by_format = [formats.version_in(Plan, number) for number in (1, 2, 3)]
+
+    assert [newest - 2, newest - 1, newest] == versions_by_format
+    assert [3] == [change.number for change in formats.brought_by(2, 3)]
+
+
+def test_facts_of_this_version_are_newer_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    named: list[str] = []
+    monkeypatch.setattr(versions, "_name_newer", lambda key, _: named.append(key))
+    store = MemoryStore()
+    for number in (FACTS - 1, FACTS, FACTS + 1):
+        store.create(f"{BANK}/{number}.json", canonical({"format": number}))
+
+        versions.read_facts(store, f"{BANK}/{number}.json")
+
+    assert [f"{BANK}/{FACTS + 1}.json"] == named
+
+
+# Threads, waits
+# --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("several", [2, 8])
+def test_two_items_or_more_are_worked_on_side_by_side(several: int) -> None:
+    together = Barrier(several, timeout=60)
+
+    concurrently(lambda _: together.wait(), range(several))
+
+
+def test_a_wait_that_ends_with_the_budget_is_waited() -> None:
+    clock = [0.0]
+
+    def sleep(seconds: float) -> None:
+        clock[0] += seconds
+
+    def fail() -> None:
+        raise LookupError
+
+    retry = Retry(lambda: clock[0], sleep, lambda: 1.0, budget=3.0, first=1.0, cap=9.0)
+    with pytest.raises(LookupError):
+        retry(fail, LookupError)
+
+    assert [3.0] == clock
+
+
+@pytest.mark.parametrize(
+    ("attempts", "pause"),
+    [(1, PAUSE), (2, 2 * PAUSE), (3, 4 * PAUSE), (4, 8 * PAUSE), (9, LONGEST_PAUSE)],
+)
+def test_a_channel_is_tried_again_after_a_pause_that_doubles(
+    attempts: int, pause: timedelta
+) -> None:
+    history = _History("n.", attempts, NOON, NOON, is_sent=False)
+    moments = [NOON + pause + seconds * SECOND for seconds in AROUND]
+
+    assert [False, True, True] == [history.begin(MemoryStore(), now) for now in moments]
+
+
+def test_a_notice_is_news_for_a_day() -> None:
+    history = _History("n.", 1, NOON, NOON, is_sent=False)
+
+    assert [False, False, True] == [
+        history.is_over(NOON + EXPIRED + seconds * SECOND) for seconds in AROUND
+    ]
+
+
+# OpenPGP
+# --------------------------------------------------------------------------------------------------
+
+
+def test_every_byte_with_the_top_bit_begins_binary_data() -> None:
+    assert [b"\x80x"] == blocks(b"\x80x")
+
+
+def test_the_first_byte_of_a_length_says_how_many_have_it() -> None:
+    def length(*content: int) -> tuple[int, bool]:
+        read = _new_length(memoryview(bytes(content)), 0)
+        return read.size, read.is_partial
+
+    assert [(191, False), (192, False), (8383, False)] == [
+        length(191), length(192, 0), length(223, 255)
+    ]  # fmt: skip
+    assert [(1, True), (1 << 30, True), (9, False)] == [
+        length(224), length(254), length(255, 0, 0, 0, 9)
+    ]  # fmt: skip
+
+
+def test_a_session_key_packet_has_ten_bytes_or_more() -> None:
+    body = b"\x03" + bytes(range(8)) + b"\x01"
+
+    assert "0001020304050607" == _recipient(memoryview(body))
+    with pytest.raises(SealedUnreadableError):
+        _recipient(memoryview(body[:9]))
+
+
+# What counts of several
+# --------------------------------------------------------------------------------------------------
+
+
+def test_a_run_was_committed_when_that_was_recorded_first() -> None:
+    events = [{"what": "committed", "at": f"2026-11-20T1{hour}:00:00+00:00"} for hour in (2, 1, 3)]
+
+    assert commit_time(events) == commit_time(events[1:2])
+
+
+def test_an_erasure_is_interrupted_unless_the_last_of_its_records_says_removed() -> None:
+    acts: list[Any] = [SimpleNamespace(what=what) for what in ("erased", "removed")]
+
+    assert [True, False, True] == [
+        is_interrupted(acts[:1]), is_interrupted(acts), is_interrupted(acts[::-1])
+    ]  # fmt: skip
+
+
+def test_a_record_is_of_an_erased_cardholder_where_its_last_reason_says_so() -> None:
+    rows = pl.DataFrame({"reasons": [["a|b", f"|{ERASED}"], [f"|{ERASED}", "a|b"], None]})
+
+    assert [True, False, False] == rows.select(is_erased()).to_series().to_list()
+
+
+def test_of_the_links_of_a_delivery_that_were_written_anew_the_last_count() -> None:
+    store = MemoryStore()
+    folder = delivery_folder(BANK, 1, "bank")
+    for number in (2, 10, 9):
+        store.create(f"{folder}links-erased-{number}.parquet", b"x")
+
+    key = delivered_links_key(store, BANK, DeliveryId("bank", 1))
+
+    assert f"{folder}links-erased-10.parquet" == key
+
+
+def test_of_the_single_links_of_a_row_the_last_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    links = pl.DataFrame(
+        {name: [f"{name}1", f"{name}2"] for name in (*LINK, "arrived")}
+    ).with_columns(row=1, state=pl.lit(LINKED))
+    monkeypatch.setattr(single_links, "answers_of", lambda _: links)
+
+    assert ["arrived2"] == last_links(())["arrived"].to_list()
+
+
+def test_of_several_refusals_of_a_run_the_last_says_why_and_the_first_since_when() -> None:
+    store = MemoryStore()
+    keys = RunKeys(RunId(BANK, DAY, "0123abcd"))
+    for day in (10, 11, 12):
+        event = {"what": "refused", "at": f"2026-11-{day}", "why": f"w{day}"}
+        name = f"202611{day}T000000000000-refused-00000000.json"
+        store.create(keys.events + name, versions.facts_as_stored(event))
+
+    run = StoredRun.by_id(store, str(keys.run))
+    refusal = run.refusal
+    last = run.last_event("refused")
+
+    assert refusal is not None
+    assert last is not None
+    assert ("w12", "2026-11-12") == refusal[:1] + refusal[2:3]
+    assert "2026-11-10" in refusal
+    assert "w12" == last["why"]
+
+
+def test_a_run_of_the_same_day_is_no_night_before() -> None:
+    ids = [RunId(BANK, DAY + timedelta(days=days), "0123abcd") for days in AROUND]
+    asked: list[RunId] = []
+
+    def run_of(run: RunId) -> Any:
+        asked.append(run)
+        return SimpleNamespace(manifest=None)
+
+    StoredRuns.nights_before(cast(Any, SimpleNamespace(ids=ids, run=run_of)), ids[1])
+
+    assert ids[:1] == asked
+
+
+@pytest.mark.parametrize("more", AROUND)
+def test_parts_are_decoded_together_up_to_so_many_rows(more: int) -> None:
+    rows = (stored_runs.ROWS_TOGETHER - 10, 10 + more)
+    parts: Any = [(None, SimpleNamespace(rows=number)) for number in rows]
+
+    assert (1 + (more > 0)) == len(list(stored_runs._together(parts)))
+
+
+def test_a_version_that_stored_false_knew_of_jobs_only_those_that_are_there() -> None:
+    jobs: list[list[dict[str, Any]]] = [[{}], []]
+    earlier = [{**dict.fromkeys(dtypes()), "jobs": each, "authenticated": False} for each in jobs]
+
+    known = from_earlier(pl.DataFrame(earlier, dtypes()))
+
+    assert [False, None] == known["authenticated"].to_list()
+
+
+# Acknowledgements, the audit trail
+# --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seconds", AROUND)
+def test_a_receipt_is_late_from_the_end_of_its_time_on(
+    seconds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MemoryStore()
+    for number in (1, 10, 9):
+        store.create(f"{told.confirmations(BANK)}{number:06d}.json", b"{}")
+    first: Any = SimpleNamespace(at=NOON - timedelta(hours=1))
+    told_by_key = {link(acknowledgements(BANK), 11): first}
+    monkeypatch.setattr(told, "read_document", lambda _, key, __: told_by_key.get(key))
+    monkeypatch.setattr(told, "last_record", lambda *_: (12, None))
+
+    late = told.first_unconfirmed(store, BANK, timedelta(hours=1), NOON + seconds * SECOND)
+
+    assert (None if seconds < 0 else (11, 12, first)) == late
+
+
+def entries(times: Iterable[Any]) -> MemoryStore:
+    store = MemoryStore()
+    trail_of = AuditTrail(store, "anna", lambda: clock[0])
+    for number, time in enumerate(times, 1):
+        clock = [time]
+        trail_of.add(BANK, {f"{BANK}/x/{number}": f"{number}"})
+    return store
+
+
+@pytest.mark.parametrize("seconds", AROUND)
+def test_entries_of_a_clock_that_is_a_little_behind_are_read_as_well(seconds: int) -> None:
+    store = entries([NOON - SKEW + seconds * SECOND])
+
+    assert (seconds >= 0) == bool(digests_named(store, BANK, f"{BANK}/x/", NOON))
+
+
+def test_the_last_entry_is_the_one_with_the_greatest_number() -> None:
+    store = entries([NOON] * 3)
+    keys = [entry.key for entry in store.keys(trail(BANK)) if ENTRY.fullmatch(entry.key)]
+
+    assert (3, digest(store.objects[max(keys)][1])) == trail_entries.last_entry(store, BANK)
+
+
+@pytest.mark.parametrize("seconds", AROUND)
+def test_who_named_an_object_longer_ago_than_any_write_takes_has_gone(seconds: int) -> None:
+    bench = memory_bench()
+    trail_of = AuditTrail(bench.store, "anna", lambda: NOON)
+    entry: Any = SimpleNamespace(process="", at=NOON - OLD - seconds * SECOND)
+
+    assert (seconds > 0) == trail_of._is_over(entry)
+
+
+def test_that_everything_is_written_is_said_where_something_was() -> None:
+    store = MemoryStore()
+    trail_of = AuditTrail(store, "anna", lambda: NOON)
+    trail_of.create(f"{BANK}/commits/000001.json", b"{}")
+    trail_of.settle_gone("other")
+
+    trail_of.settle()
+
+    assert [2, 0] == [trail_entries.last_entry(store, name)[0] for name in (BANK, "other")]
+
+
+@pytest.mark.parametrize("more", AROUND)
+def test_the_key_of_a_trail_has_32_characters_or_more(more: int) -> None:
+    with pytest.raises(ShortKeyError) if more < 0 else nullcontext():
+        _secrets(["x" * (SHORTEST + more)])
