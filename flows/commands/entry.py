@@ -7,12 +7,12 @@ all.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Concatenate, Generic, ParamSpec
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec
 
 from flows.commands import on_first_use
 from flows.commands.context import Context
@@ -29,6 +29,10 @@ from flows.wiring import acting, actors, governing, one_command, person
 
 with on_first_use():
     from schemas import settings
+
+if TYPE_CHECKING:
+    Values = Mapping[str, Any]
+    Decides = Callable[[Context, str, Values], Collection[settings.Act]]
 
 P = ParamSpec("P")
 ACTOR = (
@@ -47,7 +51,8 @@ class Entry(Generic[P]):
 
     `second` are the acts that may need a second person, each with the parameter that makes the
     command one, or the parameter and its value; "" where it always is. `records`: it records
-    something, though it needs no reason and has no form.
+    something, though it needs no reason and has no form. `decides`: which acts it is for an issuer,
+    where its parameters do not say.
     """
 
     name: str
@@ -55,6 +60,7 @@ class Entry(Generic[P]):
     form: Form | str
     second: Mapping[settings.Act, str] = field(default_factory=dict)
     records: bool = False
+    decides: Decides | None = None
 
     def __call__(self, context: Context, *args: P.args, **options: P.kwargs) -> Result:
         """Run the command in the name of who acts, unless it has to wait for a second person.
@@ -105,6 +111,13 @@ class Entry(Generic[P]):
             result = run(context, **values)
             note(exit_code=result.exit_code)
         return self._rehearsed(result, values) if values.get("dry_run") else result
+
+    def is_act(self, act: settings.Act, context: Context, issuer: str, values: Values) -> bool:
+        """Return whether a command with these values is this act for an issuer."""
+        if self.decides is None:
+            return True
+        with usable_files(self._named_files(values)):
+            return act in self.decides(context, issuer, values)
 
     def _named_files(self, values: Mapping[str, Any]) -> dict[str, Path]:
         """Return the files and folders that these values name, by option or placeholder."""
@@ -210,9 +223,10 @@ def entry(
     second: Mapping[settings.Act, str] | None = None,
     *,
     records: bool = False,
+    decides: Decides | None = None,
 ) -> Callable[[Callable[Concatenate[Context, P], Result]], Entry[P]]:
     """Make an entry of a function; `form` is its Prefect form, or a sentence why it has none."""
-    return lambda run: Entry(name, run, form, second or {}, records)
+    return lambda run: Entry(name, run, form, second or {}, records, decides)
 
 
 def entries_of(*modules: ModuleType) -> list[Entry[...]]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from flows.commands import on_first_use
 from flows.commands.context import Context
@@ -16,10 +17,12 @@ from flows.configuration import FileThereError
 from flows.errors import CardlinkError
 from flows.steps import WHY, Sentence, Step, counted
 from flows.wiring import now, wire
+from schemas.breaks import LOST
 
 with on_first_use():
     from flows.operations import questions as partner_questions
     from flows.runs import context as contexts
+    from schemas import settings
 
 
 class _Open(NamedTuple):
@@ -79,10 +82,21 @@ def _write(path: Path, pieces: list[bytes]) -> None:
             raise FileThereError(path=str(path)) from None
 
 
+def _acts(context: Context, issuer: str, values: Mapping[str, Any]) -> Collection[settings.Act]:
+    """Return what a file of answers decides about an issuer: nothing without a question of its."""
+    file = values["answers"]
+    filled_in = partner_questions.read_answers(file.name, file.read_bytes())
+    open_ones = partner_questions.open_questions(wire(context.folder, issuer, dry_run=True))
+    decided = partner_questions.matched(file.name, open_ones, filled_in).values()
+    acts: list[settings.Act] = ["lost"] if LOST in decided else []
+    return [*acts, "close"] if decided else acts
+
+
 @entry(
     "answers",
     form="it reads a file on the machine of the person who got it",
     second={"lost": "", "close": ""},
+    decides=_acts,
 )
 def answers(
     context: Context,

@@ -46,7 +46,7 @@ def run_by_two(
     Without a request of another person it is stored as one, and nothing is done. `values` are those
     of its parameters by name.
     """
-    issuer, act = _needed(context, values, acts)
+    issuer, act = _needed(entry, context, values, acts)
     if act is None:
         return entry.run_with(context, values)
     issuer_context = _issuer_context(context, issuer, act)
@@ -82,7 +82,9 @@ class _Needed(NamedTuple):
     act: settings.Act | None = None
 
 
-def _needed(context: Context, values: Mapping[str, Any], acts: Collection[settings.Act]) -> _Needed:
+def _needed(
+    entry: Entry[...], context: Context, values: Mapping[str, Any], acts: Collection[settings.Act]
+) -> _Needed:
     """Return the first issuer whose settings want a second person for an act; of a run, its own."""
     target = values.get("target")
     named = str(values.get("run") or target or "")
@@ -96,8 +98,11 @@ def _needed(context: Context, values: Mapping[str, Any], acts: Collection[settin
         acts_of_two = load_issuer(context.folder, issuer).four_eyes.acts
         return [_Needed(issuer, act) for act in acts if act in acts_of_two]
 
-    needed, _ = context.each(name, needing_two)
-    return next(iter(needed), _Needed())
+    named_acts, _ = context.each(name, needing_two)
+    for needed in named_acts:
+        if needed.act and entry.is_act(needed.act, context, needed.issuer, values):
+            return needed
+    return _Needed()
 
 
 def _issuer_context(context: Context, issuer: str, act: settings.Act) -> contexts.IssuerContext:

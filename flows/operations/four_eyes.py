@@ -44,8 +44,8 @@ class ApprovalError(OperatorError):
 
     message = "Request {number} was not carried out: {why}. Nothing was done."
     next_step = Sentence(
-        "Have a different person run the request's line unchanged before it expires, "
-        "or run the command without {approve} to make a new request.",
+        "Run the command without {approve}: it names the request that waits, or makes a new one; a "
+        "different person runs the line that it prints, unchanged, before it expires.",
         approve=Option("--approve"),
     )
 

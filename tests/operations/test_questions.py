@@ -207,6 +207,23 @@ def test_a_file_with_an_answer_that_is_none_decides_nothing(
     assert {LINKED: 8, AWAITING: 2} == states(bank, runs[0])
 
 
+def test_answers_need_a_second_person_only_where_an_issuer_of_theirs_says_so_of_what_they_decide(
+    bank: Bench, runs: list[str], tmp_path: Path
+) -> None:
+    toml = (tmp_path / "bank.toml").read_text()
+    other = toml.replace('"bank"', '"abbey"') + '[four_eyes]\nacts = ["close"]\n'
+    (tmp_path / "abbey.toml").write_text(other)
+    (tmp_path / "bank.toml").write_text(toml + '[four_eyes]\nacts = ["lost"]\n')
+    questions = written(tmp_path)
+
+    lost = told(tmp_path, "answers", filled(tmp_path, questions, "", "lost", ""), *WHY)
+    explained = told(tmp_path, "answers", filled(tmp_path, questions, "explained", "", ""), *WHY)
+
+    assert (True, False) == ("request" in lost, "request" in explained)
+    assert [1] == [decided["questions"] for decided in explained["decided"]]
+    assert ["bank"] == [folder.parent.name for folder in (tmp_path / "store").glob("*/approvals")]
+
+
 @pytest.mark.slow
 def test_giving_rows_up_can_need_a_second_person(
     bank: Bench, runs: list[str], tmp_path: Path
