@@ -101,12 +101,13 @@ def found(folder: Path, pattern: str) -> list[Path]:
 
 
 def homes(process: int) -> list[Path]:
-    """Return the private gpg homes of a process."""
-    return [
+    """Return the private gpg homes of a process, each once, however many links lead to it."""
+    homes_and_links = [
         home
         for root in ("/dev/shm", "/tmp")
         for home in Path(root).glob(f"cardlink-gpg-{process}-*")
     ]
+    return list({home.resolve() for home in homes_and_links})
 
 
 def children(session: int) -> list[str]:
