@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import polars as pl
 import pytest
@@ -40,6 +41,7 @@ from schemas.portal import (
 )
 from tests.again import ERRORS, PANS, again, correct, of_rows, sent
 from tests.builders import portal_rows
+from tests.memory_bench import memory_bench
 from tests.night import DAY, Bench, local_bench, portal_csv
 from tests.partner_api.town import Population, town
 
@@ -339,3 +341,33 @@ def test_who_has_or_awaits_a_link_of_a_later_day_needs_no_correction(
     bench.submit(later, business_date=DAY + timedelta(days=days))
 
     assert rows == template_of(bench, run).height
+
+
+def test_of_several_corrections_of_a_cell_the_last_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = SimpleNamespace(sha256="s")
+    selection = SimpleNamespace(of="first", corrections="x.csv")
+    first = SimpleNamespace(run="second", source=source, selection=None)
+    second = SimpleNamespace(run="second", source=source, selection=selection)
+    third = SimpleNamespace(run="third", source=source, selection=selection)
+    names = iter([second, first])
+    monkeypatch.setattr(
+        run_corrections,
+        "StoredRun",
+        SimpleNamespace(by_id=lambda *_: SimpleNamespace(manifest=next(names))),
+    )
+    key = SimpleNamespace(key="x.csv")
+    monkeypatch.setattr(run_corrections, "reopen_source", lambda _, run, __: (key, run))
+    monkeypatch.setattr(run_corrections, "read", lambda *_: b"")
+    corrected = iter(["of the second", "of the third"])
+    monkeypatch.setattr(
+        run_corrections,
+        "corrected_cells",
+        lambda *_: pl.DataFrame(
+            {"row": [1], "column": [CITY], "correction": [next(corrected)]}, run_corrections.CELL
+        ),
+    )
+
+    cells = run_corrections.cells_of(memory_bench().context, cast(Any, third))
+
+    assert ["of the second", "of the third"] == cells["correction"].to_list()
+    assert [(1, "of the third")] == run_corrections.by_row(cells).rows()

@@ -17,6 +17,7 @@ import pytest
 from flows.runs import errors, formats, single_links, stored_runs, told, trail_entries, versions
 from flows.runs.audit_trail import AuditTrail
 from flows.runs.chunks import commit_time
+from flows.runs.closings import _closings_after
 from flows.runs.delivered import DeliveryId, delivered_links_key, delivery_folder
 from flows.runs.erased import is_erased, is_interrupted
 from flows.runs.identity import canonical, digest
@@ -37,6 +38,7 @@ from schemas.ledger import LINKED
 from schemas.manifest import FACTS, Plan
 from schemas.partner_api.link_placements import dtypes
 from schemas.reasons import ERASED
+from schemas.records import Closing
 from tests.memory import MemoryStore
 from tests.memory_bench import memory_bench
 from tests.night import BANK, DAY, NOON
@@ -186,6 +188,19 @@ def test_an_erasure_is_interrupted_unless_the_last_of_its_records_says_removed()
     assert [True, False, True] == [
         is_interrupted(acts[:1]), is_interrupted(acts), is_interrupted(acts[::-1])
     ]  # fmt: skip
+
+
+def test_a_closing_that_names_rows_adds_to_others_that_do_and_any_other_replaces_them() -> None:
+    first, second, third, whole, reopened = cast(
+        list[Closing],
+        [SimpleNamespace(what="closed", covers=(row,)) for row in (1, 2, 3)]
+        + [SimpleNamespace(what=what, covers=()) for what in ("closed", "reopened")],
+    )
+
+    assert [first, second] == _closings_after([first], second)
+    assert [whole] == _closings_after([first, second], whole)
+    assert [third] == _closings_after([whole], third)
+    assert [] == _closings_after([first, second], reopened)
 
 
 def test_a_record_is_of_an_erased_cardholder_where_its_last_reason_says_so() -> None:
