@@ -99,6 +99,7 @@ def test_after_a_new_secret_the_old_entries_are_still_proved() -> None:
     both = HmacProver.of(f"{OTHER}\n{SECRET}\n")
     recorded(store, both)
 
+    assert HmacProver.of(OTHER).key == both.key  # the first one is the current one
     assert [] == found(store, both)
     assert 0 == verify(store, BANK, prover=both).unproved
     assert 0 < verify(store, BANK, prover=HmacProver.of(OTHER)).unproved

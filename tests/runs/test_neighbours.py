@@ -14,9 +14,18 @@ from typing import Any, cast
 import polars as pl
 import pytest
 
-from flows.runs import errors, formats, single_links, stored_runs, told, trail_entries, versions
+from flows.runs import (
+    erased,
+    errors,
+    formats,
+    single_links,
+    stored_runs,
+    told,
+    trail_entries,
+    versions,
+)
 from flows.runs.audit_trail import AuditTrail
-from flows.runs.chunks import commit_time
+from flows.runs.chunks import chunks_as_sealed, commit_time
 from flows.runs.closings import _closings_after
 from flows.runs.delivered import DeliveryId, delivered_links_key, delivery_folder
 from flows.runs.erased import is_erased, is_interrupted
@@ -201,6 +210,28 @@ def test_a_closing_that_names_rows_adds_to_others_that_do_and_any_other_replaces
     assert [whole] == _closings_after([first, second], whole)
     assert [third] == _closings_after([whole], third)
     assert [] == _closings_after([first, second], reopened)
+
+
+def test_erasures_before_the_last_one_that_is_finished_are_not_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    acts = [SimpleNamespace(what=what) for what in ("erased", "finished", "erased", "removed")]
+    monkeypatch.setattr(erased, "whole_chain", lambda *_: acts)
+
+    assert acts[2:] == erased.unfinished_erasures(MemoryStore(), BANK)
+
+
+def test_a_chunk_is_as_the_last_of_its_reseals_has_it() -> None:
+    chunk = SimpleNamespace(number=1, name="c")
+    manifest: Any = SimpleNamespace(chunks=[chunk], recipients=())
+    reseals: Any = [
+        SimpleNamespace(generation=number, chunks=[chunk], recipients=(f"k{number}",))
+        for number in (1, 2)
+    ]
+
+    chunks = chunks_as_sealed(RunKeys(RunId(BANK, DAY, "0123abcd")), manifest, reseals)
+
+    assert ("k2",) == chunks[1].recipients
 
 
 def test_a_record_is_of_an_erased_cardholder_where_its_last_reason_says_so() -> None:
