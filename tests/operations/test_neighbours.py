@@ -28,10 +28,12 @@ from flows.runs.keys import keys_of
 from flows.runs.run_status import Refusal
 from flows.runs.store import Entry
 from flows.runs.trail_entries import COVERS, OLD
+from flows.runs.versions import read_document
 from flows.submissions.extract_states import ExtractState
 from schemas.acknowledgement import REFUSED
 from schemas.manifest import ManifestChunk
 from schemas.records import (
+    Acknowledgement,
     AuditEntry,
     Dismissal,
     Purged,
@@ -67,6 +69,25 @@ def test_of_two_cards_that_look_the_same_the_worse_one_is_told(order: int) -> No
     told = acknowledged_rows._by_look(pl.DataFrame(twins))
 
     assert [NAMES.categories[0]] == told["standing"].to_list()
+
+
+def test_the_newest_receipt_is_recorded_and_the_first_record_of_it_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    context = memory_bench().context
+    monkeypatch.setattr(acknowledgement, "records", lambda *_: iter(["one", "two", "three"]))
+    monkeypatch.setattr(acknowledgement, "_is_receipted", lambda _, which: which != "three")
+    monkeypatch.setattr(acknowledgement, "read_document", read_unless_acknowledgement)
+
+    numbers = [acknowledgement.take_receipts(context)]
+    reasons = [acknowledgement.confirm(context, 2, "another").reason]
+
+    assert ([2], ["receipt of the issuer"]) == (numbers, reasons)
+
+
+def read_unless_acknowledgement(store: MemoryStore, key: str, kind: Any) -> Any:
+    """Read a document, of acknowledgements only that they are there."""
+    return "there" if kind is Acknowledgement else read_document(store, key, kind)
 
 
 def test_the_issuer_is_not_told_of_what_was_known_before_a_moment(
@@ -215,6 +236,15 @@ def test_of_what_is_written_again_the_last_time_counts_and_those_of_about_the_sa
 
     assert ["", expected] == [what(named, REPORTED, sha256) for sha256 in "ba"]
     assert NOON + apart == named.named_at(REPORTED)
+
+
+def test_what_was_accepted_with_a_reason_counts_alone_until_it_is_written_again() -> None:
+    named = trail(*((NOON, {REPORTED: sha256}) for sha256 in "abc"), settled=3)
+    accepted = named.entries[1].document
+    assert accepted is not None
+    named.entries[1].__dict__["document"] = accepted.model_copy(update={"reason": "put back"})
+
+    assert [CHANGED, "", ""] == [what(named, REPORTED, sha256) for sha256 in "abc"]
 
 
 @pytest.mark.parametrize(
