@@ -41,6 +41,7 @@ from flows.runs.store import Store, is_stored
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.told import DONE, first_unconfirmed
+from flows.steps import WHY, Step
 from schemas.actions import GATE_OF
 from schemas.breaks import DECISIONS, EXPLAINED, KINDS, LOST, RESULT_SHORT
 from schemas.handover import DEFAULT
@@ -196,13 +197,8 @@ def _behind(issuer: str, run: RunFacts, terms: ReportTerms) -> Iterator[Work]:
 def _unknown(issuer: str, unknown: int, terms: ReportTerms) -> Iterator[Work]:
     """Yield the single links whose outcome is unknown."""
     if unknown:
-        yield Work(
-            due=terms.now,
-            kind=kinds.UNKNOWN_SINGLES,
-            issuer=issuer,
-            since=terms.now,
-            rows=unknown,
-        )
+        now = terms.now
+        yield Work(due=now, kind=kinds.UNKNOWN_SINGLES, issuer=issuer, since=now, rows=unknown)
 
 
 def _unread_results(store: Store, issuer: str, now: datetime) -> Iterator[Work]:
@@ -244,15 +240,18 @@ def _refused_extracts(runs: StoredRuns, committed: Collection[KnownPlan]) -> Ite
         stored = StoredRun.by_id(runs.store, run)
         key = stored.planned().source.key
         refused = datetime.fromisoformat(text)
-        why = _why_refused(stored.refusal) if stored.refusal else ""
+        why = _why_refused(stored.refusal)
         work = _about_file(runs.issuer, kinds.REFUSED_EXTRACTS, key, refused, run, why)
         gate = GATE_OF.get(stored.refusal.error) if stored.refusal else None
+        if not is_stored(runs.store, key):
+            abandon = Step("mend abandon", run, reason=WHY, dry_run=True)
+            work = work._replace(step=abandon, note=f"Its file was taken away: abandon it. {why}")
         yield work._replace(fields=(*work.fields, ("gate", gate))) if gate else work
 
 
-def _why_refused(refusal: Refusal) -> str:
-    sentence = f"Why: {refusal.sentence}"
-    return f"{sentence}. {refusal.then}" if refusal.then else sentence
+def _why_refused(refusal: Refusal | None) -> str:
+    sentence = f"Why: {refusal.sentence}" if refusal else ""
+    return f"{sentence}. {refusal.then}" if refusal and refusal.then else sentence
 
 
 def _days_without_extract(

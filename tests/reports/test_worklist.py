@@ -248,6 +248,19 @@ def test_a_refused_extract_is_checked_first_and_dismissed_last(tmp_path: Path, b
     assert {} == work(tmp_path)
 
 
+def test_a_refused_extract_whose_file_was_taken_away_is_abandoned(
+    tmp_path: Path, bank: Bench
+) -> None:
+    bank.drop_bytes(b"", "bank-20261118.csv")
+    cardlink(tmp_path, "submit", "bank")
+    (tmp_path / "store" / "bank" / "extracts" / "bank-20261118.csv").unlink()
+
+    (line,) = work(tmp_path)["refused extracts"]
+    cardlink(tmp_path, *words(line["first"].replace(" --dry-run", "")))
+
+    assert {} == work(tmp_path)
+
+
 def test_an_extract_refused_by_a_gate_is_sent_by_the_command_that_its_line_offers(
     tmp_path: Path, bank: Bench
 ) -> None:
