@@ -220,6 +220,8 @@ def test_a_delivery_is_complete_once_the_last_of_its_files_is_there(
     attempted = delivery_handover._attempt(bench.context, id_, record)
     with nullcontext() if is_complete else pytest.raises(NotFoundError):
         confirm(bench.context, 1, "they have it")
+        # the first record of it stays
+        assert "they have it" == confirm(bench.context, 1, "they said it again").reason
 
     assert is_complete == (attempted is posted)
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import polars as pl
 import pytest
 
 from flows.reports.bank_words import BankWords
+from flows.resend import template as resend_template
 from flows.resend.template import template
 from flows.results.partner_terms import KINDS, OTHER, UNREADABLE
 from flows.results.row_states import RUN_ROW
 from schemas.corrections import AT_SOURCE, WRONG, Template
 from schemas.portal import CITY, POSTAL_CODE, YEAR, columns
 from schemas.reasons import HINTS, LINES, ROWS
+from tests.memory_bench import memory_bench
 
 RUN = "bank-20261120-3f9c21aa"
 
@@ -69,3 +74,21 @@ def test_every_field_a_hint_is_for_has_its_column() -> None:
     found = [lines(f"{subject}.missing")[0]["column"] for subject in fields]
 
     assert set(columns()) - AT_SOURCE >= set(found)
+
+
+def test_of_the_runs_with_rows_to_correct_the_newest_comes_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runs = [f"bank-{day}-00000000{again}" for day in (20261119, 20261120) for again in ("", "-r10")]
+    runs.insert(3, "bank-20261120-00000000-r9")
+    rows = pl.DataFrame({"run": runs, "row": 1}, {"run": pl.String, "row": pl.UInt32})
+    book = SimpleNamespace(parts=lambda: [rows], nameless=rows.clear())
+    monkeypatch.setattr(resend_template, "read_book", lambda *_: book)
+    monkeypatch.setattr(resend_template, "_to_correct", lambda _, part, __: part)
+    monkeypatch.setattr(resend_template, "words_of", lambda _: {})
+    monkeypatch.setattr(resend_template, "run_rows", lambda _: [rows[:1]])
+    monkeypatch.setattr(resend_template, "template", lambda _, run, __: run)
+
+    of_runs: list[Any] = list(resend_template.template_of_all_runs(memory_bench().context))
+
+    assert runs[::-1] == of_runs
