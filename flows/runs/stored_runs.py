@@ -103,7 +103,8 @@ class StoredRuns:
 
         Decided: committed under that name, abandoned, planned anew, or the extract dismissed.
         `committed`: ids of the committed runs; `committed_extracts`: keys of the extracts of which
-        all rows were committed.
+        all rows were committed. Of several refused under one name, the file that was refused last
+        took the place of the others.
         """
         dismissals = self._dismissal_counts()
 
@@ -114,13 +115,13 @@ class StoredRuns:
                 return True
             return run.end is not None or run.is_replaced
 
-        refused: dict[str, str] = {}
-        for run in self:
-            if run.id in committed or run.plan is None or run.refusal is None:
-                continue
-            if not is_decided(run):
-                refused[run.id] = run.refusal.at
-        return refused
+        refused = {
+            run: run.refusal.at
+            for run in self
+            if run.id not in committed and run.plan is not None and run.refusal is not None
+        }
+        last = {run.planned().source.key: run for run in sorted(refused, key=refused.__getitem__)}
+        return {run.id: refused[run] for run in last.values() if not is_decided(run)}
 
     def _dismissal_counts(self) -> Counter[str]:
         """Return how many records there are of each extract's dismissal, by its SHA-256."""

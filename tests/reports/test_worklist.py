@@ -248,6 +248,19 @@ def test_a_refused_extract_is_checked_first_and_dismissed_last(tmp_path: Path, b
     assert {} == work(tmp_path)
 
 
+def test_a_refused_extract_takes_the_place_of_one_refused_before_under_its_name(
+    tmp_path: Path, bank: Bench
+) -> None:
+    for content in (b"", b"\n"):
+        bank.drop_bytes(content, "bank-20261118.csv")
+        cardlink(tmp_path, "submit", "bank")
+
+    (line,) = work(tmp_path)["refused extracts"]
+    cardlink(tmp_path, *decided(line, "dismiss"))
+
+    assert {} == work(tmp_path)
+
+
 def test_a_refused_extract_whose_file_was_taken_away_is_abandoned(
     tmp_path: Path, bank: Bench
 ) -> None:
