@@ -396,7 +396,8 @@ def test_what_no_submit_can_settle_is_listed_dismissed_and_taken_back(bank: Path
     after = json.loads(cardlink(bank, "--json", "extracts", "bank").stdout)["extracts"]
     undone = cardlink(bank, "dismiss", "bank", "copy.csv", "--undo", "--reason", "it was right")
 
-    assert [3, 3, 0, 0, 0] == [one.returncode for one in (dry, wet, tried, opened, undone)]
+    # the worst counts: a file that repeats another is refused, the other waits at a gate
+    assert [2, 2, 0, 0, 0] == [one.returncode for one in (dry, wet, tried, opened, undone)]
     assert all("1 row is the same, 1 new, 0 gone" in one.stdout for one in (dry, wet))
     assert all(
         "refused: bank/extracts/copy.csv has the same bytes" in one.stdout for one in (dry, wet)
