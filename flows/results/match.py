@@ -77,35 +77,24 @@ def _rank(
     `voting`: the rows that name somebody, whether that was sent or not.
 
     First those of the chunk that the file answers whole (it has the chunk's size, and no row of it
-    names anybody else), of one that may be meant at all (of some row of the file it is the newest
-    sending, or it has its name), that most rows of the file name, that has its name. A row that was
-    resent (a resubmission, a renewal) is in chunks of several runs; then the newest run of the day
-    the file arrived, or earlier, counts. A run of a later day does not, unless the file carries its
-    name.
+    names anybody else, an error in its words neither), of one that may be meant at all (of some row
+    of the file it is the newest sending, or it has its name), that most rows of the file name, that
+    has its name. A row that was resent (a resubmission, a renewal) is in chunks of several runs;
+    then the newest run of the day the file arrived, or earlier, counts. A run of a later day does
+    not, unless the file carries its name.
     """
     pairs = _with_times(pairs, among, received)
     has_choice = pl.col("result_row").is_duplicated()
-    several = pairs.filter(has_choice)
     votes = (
         pairs.filter("trusted")
         .group_by("file", "place")
         .agg(pl.col("result_row").n_unique().alias("votes"), spots=pl.col("spot").n_unique())
     )
-    heights = claims.group_by("file").agg(pl.len().alias("height"))
-    voters = voting.group_by("file").agg(voters=pl.col("result_row").n_unique())
-    # a card that is named twice is one of the chunk's, not two
-    is_of_all = (pl.col("spots") == pl.col("voters")).fill_null(False)
-    is_whole = (pl.col("sent") == pl.col("height")) & is_of_all
+    several = pairs.filter(has_choice).join(votes, on=["file", "place"], how="left")
     ordered = (
-        several.join(votes, on=["file", "place"], how="left")
-        .join(among.places.select("place", "sent"), on="place", how="left")
-        .join(heights.join(voters, on="file", how="left"), on="file", how="left")
+        _with_whole(several, voting, claims, among)
         .join(_meant(pairs), on=["file", "place"], how="left")
-        .with_columns(
-            pl.col("votes").fill_null(0),
-            pl.col("meant").fill_null(False),
-            is_whole.alias("whole"),
-        )
+        .with_columns(pl.col("votes").fill_null(0), pl.col("meant").fill_null(False))
         .filter(pl.col("possible") | ~pl.col("possible").any().over("result_row", "trusted"))
         .sort(
             ["result_row", "whole", "meant", "votes", "named", "turn", "place", "spot"],
@@ -114,6 +103,29 @@ def _rank(
     )
     columns = [*PLACED, "claim", "last_4"]
     return pl.concat([pairs.filter(~has_choice).select(columns), ordered.select(columns)])
+
+
+def _with_whole(
+    several: pl.DataFrame, voting: pl.DataFrame, claims: pl.DataFrame, among: SentRows
+) -> pl.DataFrame:
+    """Add `whole`: the file has the size of the chunk, and no row of it names anybody else.
+
+    `several`: rows with several candidates, `spots`: how many of the chunk the file names.
+    """
+    heights = claims.group_by("file").agg(pl.len().alias("height"))
+    voters = voting.group_by("file").agg(voters=pl.col("result_row").n_unique())
+    words = _in_words(claims if several.height else claims.clear(), among)
+    worded = words.group_by("file").agg(worded=pl.col("result_row").n_unique())
+    in_words = words.group_by("file", "place").agg(in_words=pl.col("result_row").n_unique())
+    # a card that is named twice is one of the chunk's, not two
+    is_of_all = (pl.col("spots") == pl.col("voters")).fill_null(False)
+    names_others = pl.col("worded").fill_null(0) > pl.col("in_words").fill_null(0)
+    is_whole = (pl.col("sent") == pl.col("height")) & is_of_all & ~names_others
+    counted = several.join(among.places.select("place", "sent"), on="place", how="left")
+    for of_file in (heights, voters, worded):
+        counted = counted.join(of_file, on="file", how="left")
+    counted = counted.join(in_words, on=["file", "place"], how="left")
+    return counted.with_columns(is_whole.alias("whole"))
 
 
 def _with_times(
@@ -233,14 +245,7 @@ def _by_token(
     errors = _unplaced_errors(claims, placed)
     if errors.is_empty():
         return _NO_PLACES
-    words = words_of(pl.col("error")).list.unique()
-    tokens = (
-        errors.select("result_row", "file", words.alias("claim"))
-        .explode("claim")
-        .drop_nulls("claim")
-        .with_columns(pl.lit(None, pl.String).alias("last_4"), pl.lit("token").alias("how"))
-    )
-    unanswered = _pairs(tokens, among).join(
+    unanswered = _pairs(_tokens(errors), among).join(
         placed.drop_nulls("spot"), on=["file", "spot"], how="anti"
     )
     homes = placed.select("file", "place").unique()
@@ -259,12 +264,32 @@ def _by_token(
     return _choose(ranked, _NO_PLACES, ["file", "claim"], among)
 
 
+def _tokens(errors: pl.DataFrame) -> pl.DataFrame:
+    """Return the words of errors as claims: result_row, file, claim, last_4, how."""
+    words = words_of(pl.col("error")).list.unique()
+    tokens = errors.select("result_row", "file", words.alias("claim")).explode("claim")
+    return tokens.drop_nulls("claim").with_columns(
+        pl.lit(None, pl.String).alias("last_4"), pl.lit("token").alias("how")
+    )
+
+
+def _in_words(claims: pl.DataFrame, among: SentRows) -> pl.DataFrame:
+    """Return result_row, file, place of the errors that name nobody but in their words, and there
+    one cuid that was sent: each chunk that it was sent in.
+    """
+    silent = claims.filter(pl.col("claim").is_null() & pl.col("error").is_not_null())
+    known = _pairs(_tokens(silent), among)
+    names_one_cuid = pl.col("claim").n_unique().over("result_row") == 1
+    return known.filter(names_one_cuid).select("result_row", "file", "place").unique()
+
+
 def _by_order(claims: pl.DataFrame, placed: pl.DataFrame, sent: SentRows) -> pl.DataFrame:
     """Place nameless errors by position or elimination.
 
-    Only in files that answer exactly one whole chunk.
+    Only in files that answer exactly one whole chunk, and none whose words name somebody.
     """
-    nameless = _unplaced_errors(claims, placed).filter(pl.col("claim").is_null())
+    unplaced = _unplaced_errors(claims, placed).filter(pl.col("claim").is_null())
+    nameless = unplaced.join(_in_words(unplaced, sent), on="result_row", how="anti")
     by_order = [_NO_PLACES]
     for (file,), errors in nameless.partition_by("file", as_dict=True).items():
         placed_rows = placed.filter(pl.col("file") == file)

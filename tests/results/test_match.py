@@ -8,6 +8,7 @@ from datetime import date
 from random import Random
 
 import polars as pl
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -104,6 +105,21 @@ def test_a_chunk_that_a_file_answers_whole_comes_before_a_newer_one_with_other_r
 
     assert answered(came(came_then), FIRST, RENEWED, sizes=(5, 9)) == {FIRST}
     assert answered(came(came_then, WHOLE[:4]), FIRST, RENEWED, sizes=(5, 9)) == {RENEWED}
+
+
+@pytest.mark.parametrize(
+    ("name", "runs", "row"),
+    [(f"{FIRST}-00001.csv", [FIRST] * 3, 1), ("download.csv", [RENEWED] * 3, None)],
+)
+def test_a_file_in_which_an_error_names_another_is_not_the_whole_answer_of_a_resubmission(
+    name: str, runs: list[str], row: int | None
+) -> None:
+    rows = [link(2), error("could not create the card of c-1: no city"), link(3)]
+    sent = pl.concat([sent_rows(1, 4, FIRST), sent_rows(1, 3, RENEWED, first=2)])
+
+    outcomes = attribute(came(date(2026, 11, 22), rows, name), sent).outcomes
+
+    assert (runs, row) == (outcomes["run"].to_list(), outcomes["row"][1])
 
 
 def test_part_of_an_answer_to_a_partial_resubmission_goes_to_the_newest_run() -> None:
