@@ -871,7 +871,7 @@ PURGING = _kind(
     Kind(
         "purges to finish",
         OPERATOR,
-        "Recorded as deleted, and not all of it is",
+        "Recorded as deleted, and some of it is still there",
         Step("purge", Slot("issuer")),
         "A purge is under way, or was stopped; the next one finishes it.",
         several=True,
@@ -910,7 +910,7 @@ STOPPED_REQUESTS = _kind(
         OPERATOR,
         "Carried out, and their command has not come to its end",
         Step("worklist", Slot("issuer")),  # each request has its own line instead
-        "It is under way, or was stopped: the line again requests what is left, after a dry run.",
+        "It is under way, or was stopped. The same line again requests what is left to do.",
         noun="request",
         of_one_run=True,
     )
