@@ -8,7 +8,7 @@ has the rest.
 from collections.abc import Iterator, Sequence
 
 from flows.book.known_plans import KnownPlan
-from flows.operations.stored_requests import StoredRequest, open_requests, stopped_requests
+from flows.operations.stored_requests import StoredRequest, stopped, unexpired_requests
 from flows.operations.unfinished_purge import unfinished_purge
 from flows.reports import work_kinds as kinds
 from flows.reports.survey import Beside
@@ -98,18 +98,23 @@ def _requests(context: IssuerContext) -> Iterator[Work]:
     stopped.
     """
     issuer = context.issuer.issuer
-    for request in open_requests(context):
-        maker = request.first
-        reason = f" ({maker.reason})" if maker.reason else ""
-        step = request.step.adding(approve=request.number, actor=YOUR_NAME)
-        note = (
+    requests = unexpired_requests(context)
+    yield from (_open_request(issuer, request) for request in requests if request.is_open)
+    for request in stopped(requests):
+        note = f"{request.last.actor} began to carry it out for {request.first.actor}."
+        yield _request(issuer, request, kinds.STOPPED_REQUESTS)._replace(note=note)
+
+
+def _open_request(issuer: str, request: StoredRequest) -> Work:
+    maker = request.first
+    reason = f" ({maker.reason})" if maker.reason else ""
+    return _request(issuer, request, kinds.REQUESTS)._replace(
+        step=request.step.adding(approve=request.number, actor=YOUR_NAME),
+        note=(
             f"{maker.actor} requested it{reason}; a different person runs the line, or "
             f"lets it expire at {maker.until:%Y-%m-%d %H:%M} UTC."
-        )
-        yield _request(issuer, request, kinds.REQUESTS)._replace(step=step, note=note)
-    for request in stopped_requests(context):
-        note = f"{request.last.actor} carried it out, for {request.first.actor}."
-        yield _request(issuer, request, kinds.STOPPED_REQUESTS)._replace(note=note)
+        ),
+    )
 
 
 def _request(issuer: str, request: StoredRequest, kind: str) -> Work:

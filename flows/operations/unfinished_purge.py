@@ -28,9 +28,11 @@ def unfinished_purge(context: IssuerContext) -> UnfinishedPurge | None:
     """
     prefix = purged(context.issuer.issuer)
     records = list(context.adapters.store.keys(prefix))
-    newest = max((record.modified for record in records), default=None)
+    if not records:
+        return None
+    newest = max(record.modified for record in records)
     for record in records:
-        if newest is not None and record.modified >= newest - TICK:
+        if record.modified >= newest - TICK:
             run, _, name = record.key.removeprefix(prefix).partition("/")
             if _has_objects(context, run, name.removesuffix(".json")):
                 return UnfinishedPurge(run, record.modified)

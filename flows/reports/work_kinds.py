@@ -908,9 +908,9 @@ STOPPED_REQUESTS = _kind(
     Kind(
         "requests used up",
         OPERATOR,
-        "Carried out, and their command has not come to its end",
+        "A second person began to carry them out, and the command has not finished",
         Step("worklist", Slot("issuer")),  # each request has its own line instead
-        "It is under way, or was stopped. The same line again requests what is left to do.",
+        "It is under way, or was stopped. Run the line again to request what is left to do.",
         noun="request",
         of_one_run=True,
     )

@@ -19,7 +19,7 @@ from flows.operations.four_eyes import (
     carrying_out,
     request,
 )
-from flows.operations.stored_requests import open_requests, stopped_requests
+from flows.operations.stored_requests import open_requests, stopped, unexpired_requests
 from flows.runs import audit_trail
 from flows.runs.audit_trail import audited
 from flows.runs.keys import approvals, corrections, extracts, results
@@ -99,7 +99,7 @@ def test_a_request_whose_command_has_not_ended_is_known_until_it_expires_or_is_m
     number, _ = request(bench.context, command("anna"))
 
     def not_ended() -> list[str]:
-        return [one.number for one in stopped_requests(bench.context)]
+        return [one.number for one in stopped(unexpired_requests(bench.context))]
 
     under_way = carrying_out(bench.context, number, command("bert"))
     told = [not_ended()]
@@ -137,7 +137,7 @@ def test_a_request_whose_command_ended_is_not_one_that_was_stopped(tmp_path: Pat
 
     assert "anna" == carried_out(bench, number)
 
-    assert ([], []) == (open_requests(bench.context), stopped_requests(bench.context))
+    assert ([], []) == (open_requests(bench.context), stopped(unexpired_requests(bench.context)))
     assert carried_out(bench, number, "carl").startswith("bert used it on")
 
 
