@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 
+from schemas.digits import BETWEEN
+
 MOST_DIGITS = 19
 FEWEST_DIGITS = 13
 _USUAL_DIGITS = 16
@@ -15,7 +17,7 @@ _USUAL_DIGITS = 16
 Groups = Sequence[re.Match[str]]
 
 _DOUBLED = {str(digit): str(2 * digit // 10) + str(2 * digit % 10) for digit in range(10)}
-_CHAIN = re.compile(r"[0-9]+(?:[^0-9A-Za-z]{1,12}[0-9]+)*")
+_CHAIN = re.compile(rf"[0-9]+(?:{BETWEEN}[0-9]+)*")
 _GROUP = re.compile(r"[0-9]+")
 _BEGINS = re.compile(r"2[2-7]|[3-6]")  # the first digits of the brands' cards
 _LIST_COMMA = re.compile(r", ")  # as in a list: never within one number

@@ -13,10 +13,11 @@ from contextlib import contextmanager
 from functools import cache, lru_cache
 from typing import Any, Final
 
-from flows.card_numbers import blank_identifiers, card_spans
+from flows.card_numbers import FEWEST_DIGITS, blank_identifiers, card_spans
 from flows.errors import CardlinkError
 from flows.readable import readable
 from flows.spellings import Span, readings
+from schemas.digits import number_shape
 
 MASK: Final = "[masked]"
 _PLAIN = logging.Formatter()
@@ -58,7 +59,7 @@ _NAMED_CVV = re.compile(
 # Cheap to look for, and without them there is nothing to find.
 _CVV_WORDS = ("cvv", "cvc", "cvn", "cvd", "csc", "cid", "security", "verification", "validation")
 _HEX_RUN = re.compile(r"(?<![0-9A-Za-z])[0-9A-Fa-f]{32}")
-_LONG_NUMBER = re.compile(r"[0-9](?:[^0-9A-Za-z]{0,12}[0-9]){12}")
+_LONG_NUMBER = re.compile(number_shape(FEWEST_DIGITS))
 
 _SHORTEST_SECRET = 3
 _LONGEST_CVV = 4

@@ -6,13 +6,12 @@ What is found in a reading is masked where it stands in the original.
 
 import html
 import re
-import unicodedata
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote
 
 from flows.card_numbers import FEWEST_DIGITS, count_digits
+from schemas.digits import plain_char
 
 Span = tuple[int, int]
 Spelling = re.Match[str]
@@ -97,19 +96,7 @@ def _unspelled(spelling: Spelling) -> str:
             return html.unescape(text)
     if len(text) == 2:  # half surrogates, each escaped
         return text.encode("utf-16", "surrogatepass").decode("utf-16")
-    return _plain_char(text)
-
-
-@lru_cache(4096)
-def _plain_char(char: str) -> str:
-    """Return the ASCII of a digit of any script or a full-width letter; '' for invisible ones."""
-    if unicodedata.category(char) in ("Cf", "Mn", "Me"):
-        return ""
-    number = unicodedata.numeric(char, -1)
-    if number in range(10):
-        return str(int(number))
-    plain = unicodedata.normalize("NFKC", char)
-    return plain if plain.isascii() else char
+    return plain_char(text)
 
 
 def _untagged(tag: Spelling) -> str:

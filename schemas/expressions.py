@@ -11,6 +11,8 @@ from string import ascii_letters
 import numpy as np
 import polars as pl
 
+from schemas.digits import BETWEEN, ENCODED, long_number, plain
+
 # What mapping could not read, since no text begins like this; a rule of its column rejects it.
 UNREADABLE = "\ufdd3unreadable"
 PAN_SHAPE = "^[0-9]{16}$"
@@ -52,13 +54,20 @@ GARBLED_TWICE_SHAPE = (
 MASKED_SHAPE = r"^[0-9][0-9 -]*[Xx*#•.]{2}|[Xx*#•.]{2}[ -]*[0-9]{2,}$"
 BIN = 6  # the first digits of a card number, which name the bank
 PAN_DIGITS = 16
-_BETWEEN = dict.fromkeys(" ._/-:,;#|*+()", "")
 _FEWEST_DIGITS = 14  # of a card number
-LONG_NUMBER = rf"\d[\d{re.escape(''.join(_BETWEEN))}]{{11,}}\d"
-LONGEST_PHONE = r"(?:\d\D?){16}"  # a phone number has at most 15 digits
+LONG_NUMBER = long_number(_FEWEST_DIGITS)
+# a phone number has at most 15 digits
+LONGEST_PHONE = r"(?:\p{N}[^\p{N}A-Za-z]*){16}"
 CARD_SHAPE = "^[2-6][0-9]{13,18}$"  # of 13 digits there are none left
-# 16 digits beside other numbers, bare or in fours
-_CARD_WITHIN = rf"(?:^|[^0-9])0*([2-6][0-9]{{3}}{'[^0-9A-Za-z]?[0-9]{4}' * 3})(?:[^0-9]|$)"
+# a number beside others, in a text with one space for all that is between digits
+_CARD_GROUPS = (
+    "[2-6][0-9]{3}(?: ?[0-9]{4}){3}",
+    "[2-6][0-9]{3} [0-9]{6} [0-9]{4,5}",
+    "[2-6][0-9]{7} [0-9]{8}",
+    "[2-6][0-9](?: [0-9]{2}){7}",
+    "[2-6](?: [0-9]){15}",
+)
+_CARD_WITHIN = rf"(?:^|[^0-9])0*({'|'.join(_CARD_GROUPS)})(?:[^0-9]|$)"
 _MADE_CUID = "^cl-[0-9a-f]{12}-[0-9]+$"  # a cuid that is made for a row without one
 _DIGEST_SHAPE = "^[0-9A-Fa-f]{32,}$"  # it may begin and end with any digits
 
@@ -130,7 +139,7 @@ def holds_card(text: pl.Expr, pan: pl.Expr) -> pl.Expr:
 
 
 def _holds_card(cells: Sequence[pl.Series]) -> pl.Series:
-    """Judge the few texts that have 13 digits without a letter between."""
+    """Judge the few texts that have as many digits as a card, without a letter between."""
     texts, pans = cells
     suspect = texts.str.len_bytes() >= _FEWEST_DIGITS
     if suspect.any():  # so short identifiers cost nothing
@@ -146,23 +155,34 @@ def _rows_with_card(rows: pl.DataFrame) -> pl.DataFrame:
     """Return the rows (index, text, pan) whose text contains a card number."""
     text = pl.col("text")
     pan = pl.col("pan")
-    bare = pl.col("bare")  # the text without separators
+    bare = pl.col("bare")  # the text without what may be between digits
     unseparated = text.str.len_bytes() == bare.str.len_bytes()
     own_bin = bare.str.find(pan.str.slice(0, BIN), literal=True)
     candidates = (
         bare.str.strip_chars(ascii_letters).str.strip_chars_start("0"),
-        pl.when(~unseparated).then(text).str.extract(_CARD_WITHIN).str.replace_all("[^0-9]", ""),
+        _bare(pl.when(~unseparated).then(text).str.extract(_CARD_WITHIN)),
         pl.when(bare.str.len_bytes() > PAN_DIGITS).then(bare.str.slice(own_bin, PAN_DIGITS)),
     )
     is_card = [number.str.contains(CARD_SHAPE) & luhn_holds(number) for number in candidates]
     is_own = bare.str.contains(pan, literal=True).fill_null(value=False)
-    is_digest = bare.str.contains(_DIGEST_SHAPE)
+    is_digest = bare.str.contains(_DIGEST_SHAPE) & bare.str.contains("[A-Fa-f]")
     is_generated = text.str.contains(_MADE_CUID)
     return (
-        rows.with_columns(text.str.normalize("NFKC"))  # full-width digits
-        .with_columns(text.str.replace_many(_BETWEEN).alias("bare"))  # faster than a regex
-        .filter(is_own | ~is_digest & ~is_generated & pl.any_horizontal(is_card))
+        rows.with_columns(_spaced(text), is_generated.alias("is_generated"))
+        .with_columns(_bare(text).alias("bare"))
+        .filter(is_own | ~is_digest & ~pl.col("is_generated") & pl.any_horizontal(is_card))
     )
+
+
+def _spaced(text: pl.Expr) -> pl.Expr:
+    """Return plain texts with one space for whatever is between digits or words."""
+    encoded = pl.when(text.str.contains(ENCODED)).then(text)
+    plain_text = pl.coalesce(encoded.map_elements(plain, pl.String), text)
+    return plain_text.str.replace_all(BETWEEN, " ")
+
+
+def _bare(spaced: pl.Expr) -> pl.Expr:
+    return spaced.str.replace_all(" ", "", literal=True)
 
 
 def yymm(as_of: date, months: int = 0) -> str:

@@ -11,16 +11,14 @@ A random identifier shares nine digits with a number in two of ten million cases
 every cuid is a UUID, so whole columns of characters are judged at once.
 """
 
-import html
 import re
-import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from urllib.parse import unquote
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from schemas.digits import ENCODED, plain
 from schemas.telling_codes import (
     SHORTEST_CODE,
     Chars,
@@ -35,7 +33,6 @@ SHARED = 9  # digits in a row that two numbers do not have by chance
 ALL_BUT_LAST_4 = 12  # digits of a number
 # A run of zeros is in many numbers, and in many cuids: `000012345` tells, `400000123` does not.
 _MANY_ZEROS = "00000"
-_ESCAPED = r"[^ -~]|[%&]"
 _OTHERS = re.compile("[^0-9]+")
 # Lengths of texts that are judged together; longer ones are only searched for digits.
 _WIDTHS = (SHARED - 1, 16, 24, 36, 48, 64, 128, 256)
@@ -103,19 +100,12 @@ def _unescaped(texts: pl.Series) -> pl.Series:
     if joined.isascii() and "%" not in joined and "&" not in joined:
         return texts
     text = pl.lit(texts)
-    plain = pl.when(text.str.contains(_ESCAPED)).then(text).map_elements(_plain, pl.String)
+    plain = pl.when(text.str.contains(ENCODED)).then(text).map_elements(_plain, pl.String)
     return pl.select(pl.coalesce(plain, text)).to_series()
 
 
 def _plain(text: str) -> str:
-    unescaped = html.unescape(unquote(text))
-    return "".join(map(_plain_char, unicodedata.normalize("NFKC", unescaped)))
-
-
-def _plain_char(char: str) -> str:
-    if char.isdecimal():
-        return str(int(char))
-    return char if char.isascii() else " "
+    return plain(text).encode("ascii", "replace").decode()
 
 
 # Digits that are shared

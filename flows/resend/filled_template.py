@@ -15,6 +15,7 @@ from flows.errors import OperatorError
 from flows.redaction import redact
 from flows.steps import FILE, RUN, Sentence, Step
 from schemas.corrections import AT_SOURCE, Filled, Template
+from schemas.digits import BETWEEN, plain
 from schemas.portal import columns
 
 CARD = ("cuid", "last_4")  # what a template has of a row's card
@@ -24,7 +25,6 @@ NEEDED = ("row", "column", "correction")
 LARGEST_ROW = (1 << 32) - 1
 _COLUMNS = {name.casefold(): name for name in columns()}
 _SEP = re.compile(r'"?sep=(.)"?$', re.IGNORECASE)
-_BETWEEN = re.compile(r"[\s._/-]")
 
 
 class CorrectionsUnreadableError(OperatorError):
@@ -216,7 +216,7 @@ def _problem(record: dict[str, str], run: str, column: str) -> str:
 def _may_hold_card(record: dict[str, str]) -> bool:
     """Return whether a cell looks like a card number, as it is or without separators."""
     cells = [cell for column, cell in record.items() if column != "run"]
-    spellings = cells + [_BETWEEN.sub("", cell) for cell in cells]
+    spellings = cells + [re.sub(BETWEEN, "", plain(cell)) for cell in cells]
     return any(redact(spelling) != spelling for spelling in spellings)
 
 

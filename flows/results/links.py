@@ -34,6 +34,8 @@ from flows.card_numbers import numbers_alone, numbers_within
 from flows.redaction import cvv_hashes, shows_secret
 from flows.spellings import readings
 from schemas import breaks
+from schemas.digits import number_shape
+from schemas.expressions import PAN_DIGITS
 from schemas.link_form import LinkForm
 
 # links with the same outline from which on another outline departs
@@ -44,8 +46,8 @@ EQUALLY_LONG: Final = 20
 NOT_BY_CHANCE: Final = 6
 SAMPLE: Final = 50
 
-_NUMBER = "[0-9](?:[^0-9A-Za-z]{0,12}[0-9]){15}"
-_LONGER = "[0-9](?:[^0-9A-Za-z]{0,12}[0-9]){16}"
+_NUMBER = number_shape(PAN_DIGITS)
+_LONGER = number_shape(PAN_DIGITS + 1)
 _SPELLED = r"[^ -~]|[\\%<]|&(?:#|[A-Za-z]{2,8};)"  # may have digits that are spelled otherwise
 # searched for together, which takes a third of the time
 _MAY_SHOW = f"{_NUMBER}|{_SPELLED}"

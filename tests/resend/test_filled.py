@@ -108,6 +108,10 @@ def test_card_fields_are_corrected_at_the_source_only(column: str) -> None:
         (line(2, CITY, TEST_CARD), "something in it looks like a card number"),
         (line(2, CITY, "", cuid="4242 4242 4242 4242"), "something in it looks like a card number"),
         (
+            line(2, CITY, "4242\u00a04\u20132424242 42424 2"),
+            "something in it looks like a card number",
+        ),
+        (
             line(2, CITY, "").replace("a city", f"was {TEST_CARD}!"),
             "something in it looks like a card number",
         ),
