@@ -6,9 +6,9 @@ where a person reads them. `COMMAND_LINE` has the words of a terminal and of all
 
     >>> cancel = Step("outbox cancel", "bank-20261120-01234567", reason=WHY)
     >>> print(cancel)
-    cardlink outbox cancel bank-20261120-01234567 --reason WHY
+    cardlink outbox cancel bank-20261120-01234567 --reason "WHY"
     >>> print(Sentence("Those that wait: {cancel}.", cancel=cancel))
-    Those that wait: `cardlink outbox cancel bank-20261120-01234567 --reason WHY`.
+    Those that wait: `cardlink outbox cancel bank-20261120-01234567 --reason "WHY"`.
 """
 
 import shlex
@@ -26,12 +26,15 @@ GROUPS: Final = ("audit", "mend", "outbox")  # first words of commands of two
 
 @dataclass(frozen=True)
 class Placeholder:
-    """A word that a person replaces before the line is run, so it is never quoted."""
+    """A word that a person replaces before the line is run, in quotes for a text with blanks.
+
+    No command takes one as it is shown (`is_placeholder`).
+    """
 
     name: str
 
     def __str__(self) -> str:
-        return self.name
+        return f'"{self.name}"'
 
 
 WHY = Placeholder("WHY")
@@ -45,6 +48,24 @@ ROW = Placeholder("ROW")
 CUID = Placeholder("CUID")
 FILE = Placeholder("FILE")
 FOLDER = Placeholder("FOLDER")
+PLACEHOLDERS: Final = {
+    placeholder.name: placeholder
+    for placeholder in (
+        *(WHY, REASON, RECEIPT, YOUR_NAME, ISSUER, EXTRACT),
+        *(RUN, ROW, CUID, FILE, FOLDER),
+    )
+}
+_AROUND = " \t\r\n\"'`\u2018\u2019\u201c\u201d<>[]{}.?!"  # what is typed around one
+
+
+def is_placeholder(text: str, *, any_case: bool = False) -> bool:
+    """Return whether a text is a placeholder that nobody has replaced, whatever is around it.
+
+    >>> is_placeholder(" 'WHY' "), is_placeholder("folder"), is_placeholder("why", any_case=True)
+    (True, False, True)
+    """
+    word = text.strip(_AROUND)
+    return (word.upper() if any_case else word) in PLACEHOLDERS
 
 
 @dataclass(frozen=True)
@@ -301,8 +322,7 @@ def parsed_line(line: str) -> Step:
     >>> print(parsed_line("cardlink outbox release bank-20261120-01234567 2 --reason 'ticket 7'"))
     cardlink outbox release bank-20261120-01234567 2 --reason 'ticket 7'
     """
-    words = shlex.split(line)[1:]
-    name = words.pop(0)
+    _, name, *words = shlex.split(line)
     if name in GROUPS:
         name = f"{name} {words.pop(0)}"
     typed_options = [place for place, word in enumerate(words) if word.startswith("--")]

@@ -18,20 +18,26 @@ import click
 
 import flows
 import schemas
-from flows import steps
 from flows.cli.main import COMMANDS, main
 from flows.commands.context import Context
 from flows.commands.entry import Entry
 from flows.commands.result import Result
 from flows.commands.signature import Parameter
 from flows.errors import CardlinkError, sentence_of
-from flows.steps import CommandName, Mention, Option, Placeholder, Sentence, Slot, Step, option_name
+from flows.steps import (
+    PLACEHOLDERS,
+    CommandName,
+    Mention,
+    Option,
+    Placeholder,
+    Sentence,
+    Slot,
+    Step,
+    option_name,
+)
 
 ROOT = Path(__file__).parent.parent
 ENTRIES = {entry.name: entry for entry in COMMANDS}
-PLACEHOLDERS = {
-    name: value for name, value in vars(steps).items() if isinstance(value, Placeholder)
-}
 # what they are replaced by
 REPLACED = {
     "WHY": "the partner said so",
@@ -47,7 +53,7 @@ REPLACED = {
     "FOLDER": "folder",
 }
 # where steps are made of values alone
-GENERIC = {"flows.steps", "flows.commands.entry"}
+GENERIC = {"flows.steps", "flows.commands.entry", "flows.commands.signature"}
 
 
 @cache

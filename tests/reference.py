@@ -279,9 +279,10 @@ understand; `--verbose`, the progress of a submit without a terminal; and `--no-
 variable `NO_COLOR`. `outcome.schema.json` is the JSON Schema of what `--json` prints, command by
 command. Results go to stdout, progress and the next step to stderr. Exit codes are in the README.
 
-Every line after `next:` can be pasted. Placeholders are in capitals, and are named below it: `WHY`
-(the reason, kept in the audit trail), `RECEIPT` (of the receiving side), `FILE`, `FOLDER`,
-`EXTRACT`, `ISSUER`, `YOUR_NAME`.
+Every line after `next:` can be pasted. Placeholders are in capitals and in quotes, and are named
+below it: `"WHY"` (the reason, kept in the audit trail), `"RECEIPT"` (of the receiving side),
+`"FILE"`, `"FOLDER"`, `"EXTRACT"`, `"ISSUER"`, `"YOUR_NAME"`. Put the words between the quotes; a
+placeholder that is still there is refused by every command and form.
 
 A *form* is the same command as a Prefect flow: same checks, same help texts; `dry_run` is
 preselected.

@@ -10,7 +10,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
 
@@ -21,6 +21,9 @@ import yaml
 from flows import steps
 from flows.cli import shared_options
 from flows.cli.main import main
+from flows.commands.context import Context
+from flows.commands.entry import SHARED, PlaceholderError
+from flows.commands.signature import REQUIRED, Parameter
 from flows.errors import sentence_of
 from flows.steps import CommandName, Mention, Option, Slot, Step
 from tests import keys, mentions
@@ -135,7 +138,104 @@ def test_a_step_that_no_command_takes_is_noticed() -> None:
 
 
 def test_every_placeholder_has_an_example_that_is_tried() -> None:
-    assert mentions.PLACEHOLDERS.keys() == mentions.REPLACED.keys()
+    assert steps.PLACEHOLDERS.keys() == mentions.REPLACED.keys()
+
+
+def as_printed(step: Step) -> list[str]:
+    """Return the words of a step, its placeholders as they are printed."""
+    words = mentions.typed(step)
+    for name in step.placeholders:
+        words = [name if word == mentions.REPLACED[name] else word for word in words]
+    return words
+
+
+@pytest.mark.parametrize("find", [mentions.of_tables, mentions.of_source])
+def test_every_next_step_is_refused_for_its_placeholder_when_it_is_pasted_as_printed(
+    find: Callable[[], list[Mention]], tmp_path: Path
+) -> None:
+    printed = [step for step in find() if isinstance(step, Step) and step.placeholders]
+
+    taken = list[str]()
+    for step in printed:
+        try:
+            command = mentions.parsed(as_printed(step))
+            ENTRIES[step.entry].invoke(Context(tmp_path), command.params)
+        except (PlaceholderError, click.BadParameter):  # which refuses a number in capitals
+            continue
+        taken.append(str(step))
+
+    assert [] == taken
+    assert len(printed) > 15
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_no_text_of_a_command_or_form_can_be_a_placeholder(name: str, tmp_path: Path) -> None:
+    entry = ENTRIES[name]
+    own = [one for one in entry.parameters if one.name not in SHARED]
+    needed = {
+        one.name: valued(one, mentions.example(Slot(""), one)) for one in own if is_needed(one)
+    }
+    texts = [one for one in entry.parameters if one.type in (str, Path)]
+
+    taken = list[tuple[str, str]]()
+    for parameter in texts:
+        for word in steps.PLACEHOLDERS:
+            values = {**needed, parameter.name: valued(parameter, word)}
+            try:
+                entry.invoke(Context(tmp_path), values)
+            except PlaceholderError:
+                continue
+            taken.append((parameter.option, word))
+
+    assert [] == taken
+
+
+def is_needed(parameter: Parameter) -> bool:
+    return parameter.default is REQUIRED and not parameter.many
+
+
+def valued(parameter: Parameter, text: str) -> object:
+    value: object = parameter.type(text) if parameter.type in (Path, int) else text
+    return (value,) if parameter.many else value
+
+
+@pytest.mark.parametrize(
+    ("text", "any_case", "expected"),
+    [
+        ("WHY", False, True),
+        (" WHY ", False, True),
+        ("'WHY'", False, True),
+        ("\u201cWHY\u201d", False, True),
+        ("[RUN]", False, True),
+        ("WHY?", False, True),
+        ("why", True, True),
+        ("Reason.", True, True),
+        ("why", False, False),  # such as a folder, or an issuer
+        ("WHY they asked", True, False),
+        ("", True, False),
+    ],
+)
+def test_a_placeholder_is_known_whatever_is_around_it(
+    text: str, any_case: bool, expected: bool
+) -> None:
+    actual = steps.is_placeholder(text, any_case=any_case)
+
+    assert expected == actual
+
+
+def test_one_placeholder_among_several_issuers_refuses_the_command_for_all(tmp_path: Path) -> None:
+    with pytest.raises(PlaceholderError) as refused:
+        ENTRIES["purge"].invoke(Context(tmp_path), {"issuer": "bank,ISSUER"})
+
+    assert str(refused.value).startswith("ISSUER is ISSUER, which only stands for")
+
+
+def test_what_is_put_in_the_place_of_a_placeholder_can_have_blanks() -> None:
+    line = str(Step("mend give-up", "bank", cuid="c 1", reason=steps.WHY))
+
+    words = shlex.split(line.replace("WHY", "as they asked"))
+
+    assert ["--cuid", "c 1", "--reason", "as they asked"] == words[4:]
 
 
 def test_no_text_of_the_code_spells_a_command_line_out() -> None:
@@ -184,8 +284,11 @@ def test_a_night_goes_through_when_every_next_line_is_pasted_into_a_shell(tmp_pa
     path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
     pasted, printed = list[str](), list[str]()
 
-    def paste(line: str) -> str:
-        pasted.append(line)
+    def paste(printed_line: str) -> str:
+        pasted.append(printed_line)
+        line = printed_line
+        for word, value in mentions.REPLACED.items():
+            line = line.replace(f'"{word}"', shlex.quote(value))
         done = subprocess.run(
             ["sh", "-c", line], cwd=desk, env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)},
             capture_output=True, text=True,
@@ -216,7 +319,7 @@ def test_a_night_goes_through_when_every_next_line_is_pasted_into_a_shell(tmp_pa
     paste(f"{begin}reconcile")
 
     assert all(line.startswith(begin) for line in (ingest, status, *firsts, again))
-    copied = f"{begin}upload bank --to FOLDER"
+    copied = f'{begin}upload bank --to "FOLDER"'
     assert [copied, f"{copied} --done"] == [line for line in pasted if " upload " in line]
 
 

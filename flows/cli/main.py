@@ -16,7 +16,7 @@ from flows import install, stopping
 from flows.cli import completion
 from flows.cli.command import Command, CommandGroup, Commands
 from flows.cli.outcome import print_result, result_of
-from flows.cli.parameters import click_parameter, metavar_of
+from flows.cli.parameters import click_parameter
 from flows.cli.sections import EARLIER, GROUPS
 from flows.cli.shared_options import shared_options
 from flows.cli.terminal import UNPRINTED, ask, progress_line, say
@@ -79,9 +79,7 @@ def command_of(entry: Entry[...]) -> click.Command:
     """Return the command of an entry."""
     parameters = entry.parameters
     arguments = "\n".join(
-        f"{metavar_of(parameter)}: {parameter.help}"
-        for parameter in parameters
-        if parameter.argument
+        f"{parameter.metavar}: {parameter.help}" for parameter in parameters if parameter.argument
     )
     return Command(
         entry.name.rpartition(" ")[2],

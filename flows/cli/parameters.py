@@ -42,11 +42,6 @@ class _Formed(click.ParamType[str]):
         return value
 
 
-def metavar_of(parameter: Parameter) -> str:
-    """Return how an argument is named in usage and help."""
-    return parameter.field.metavar or parameter.name.upper()
-
-
 def click_parameter(parameter: Parameter) -> click.Parameter:
     """Return the argument or option of a parameter."""
     if parameter.argument:
@@ -67,7 +62,7 @@ def _need(parameter: Parameter) -> dict[str, Any]:
 def _argument(parameter: Parameter) -> click.Argument:
     needed = parameter.default is REQUIRED
     shape = _need(parameter)
-    metavar = metavar_of(parameter) if needed else f"[{metavar_of(parameter)}]"
+    metavar = parameter.metavar if needed else f"[{parameter.metavar}]"
     if parameter.many:
         shape = {"nargs": -1, "required": needed}
         metavar += "..."

@@ -23,7 +23,8 @@ from flows.commands.result import Result
 from flows.commands.second_person import run_by_two
 from flows.commands.several_issuers import for_each
 from flows.commands.signature import Parameter, examples_of, parameters_of, summary_of
-from flows.steps import Step
+from flows.errors import OperatorError
+from flows.steps import Option, Step, is_placeholder
 from flows.tracing import stage
 from flows.wiring import acting, actors, governing, one_command, person
 
@@ -43,6 +44,13 @@ APPROVE = "ID of another person's request for exactly this command, which is the
 _REFUSED = (2, 3)  # exit codes of a dry run that did not pass
 SUBJECTS = ("issuer", "run", "extract")  # parameters that say what a command is about
 SHARED = ("actor", "approve")  # parameters that every entry may have: they are the context's
+
+
+class PlaceholderError(OperatorError):
+    """A line was pasted as it was printed, with a word that stands for something in it."""
+
+    message = "{value} is {word}, which only stands for what belongs there. Nothing was done."
+    next_step = "Put it in, in quotes where it has blanks, and give the command again."
 
 
 @dataclass(frozen=True)
@@ -69,6 +77,7 @@ class Entry(Generic[P]):
         """
         _, *values = inspect.signature(self.run).bind(context, *args, **options).arguments.items()
         by_name = dict(values)
+        self._refuse_placeholders(context, by_name)
         name = self._target
         targets = str(by_name.get(name, ""))
         if "," in targets:
@@ -76,6 +85,17 @@ class Entry(Generic[P]):
                 context, targets, lambda target: self._run_one(context, {**by_name, name: target})
             )
         return self._run_one(context, by_name)
+
+    def _refuse_placeholders(self, context: Context, values: Mapping[str, Any]) -> None:
+        """Raise PlaceholderError where a text is a placeholder as it is printed."""
+        shared = {"actor": context.actor, "approve": context.approve, "config": context.folder}
+        for name, value in shared.items():
+            if is_placeholder(str(value), any_case=name == "actor"):
+                raise PlaceholderError(value=Option(f"--{name}"), word=str(value))
+        for parameter in parameters_of(self.run):
+            word = parameter.unreplaced(values.get(parameter.name))
+            if word:
+                raise PlaceholderError(value=parameter.mention(self.name), word=word)
 
     def _run_one(self, context: Context, values: Mapping[str, Any]) -> Result:
         """Run the command about one issuer or run."""

@@ -4,10 +4,12 @@ import inspect
 import re
 from collections.abc import Callable, Sequence
 from functools import cache
+from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 from flows.commands.parameters import Field
+from flows.steps import Option, is_placeholder
 
 REQUIRED = inspect.Parameter.empty
 _DEFAULT_FIELD = Field()._asdict()
@@ -31,6 +33,26 @@ class Parameter(NamedTuple):
     def option(self) -> str:
         """The option's name on the command line."""
         return self.field.option or f"--{self.name.replace('_', '-')}"
+
+    @property
+    def metavar(self) -> str:
+        """What stands for its value in usage and help."""
+        return self.field.metavar or self.name.upper()
+
+    def mention(self, entry: str) -> str | Option:
+        """Return how a sentence names it, as a parameter of this entry."""
+        return self.metavar if self.argument else Option(self.option, of=entry)
+
+    def unreplaced(self, value: Any) -> str:
+        """Return the first text of a value that is a placeholder as it is printed, "" for none."""
+        values = value if isinstance(value, list | tuple) else [value]
+        texts = [str(each) for each in values if isinstance(each, str | Path)]
+        if self.field.several:
+            texts = ",".join(texts).split(",")
+        return next(filter(self._is_placeholder, texts), "")
+
+    def _is_placeholder(self, text: str) -> bool:
+        return text == self.metavar or is_placeholder(text, any_case=self.field.words)
 
     def is_set(self, value: Any) -> bool:
         """Return whether a command line has to give it this value."""

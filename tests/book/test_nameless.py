@@ -88,7 +88,7 @@ def test_rows_that_name_nobody_can_be_given_up_until_they_are_taken_up_again(
     is_done = balance_of(read_book(place.bench.store, "bank"), place.day).is_done
     taken_up = give_up(context, Which(nameless=True), WHY, undo=True)
 
-    assert f"mend give-up {run} --nameless --reason WHY" in str(line.choices[-1].command)
+    assert f'mend give-up {run} --nameless --reason "WHY"' in str(line.choices[-1].command)
     assert [(0, 1), (0, 1), (0, 2)] == [
         (decided.cards, decided.nameless) for decided in (of_row, others, taken_up)
     ]

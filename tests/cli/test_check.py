@@ -231,7 +231,7 @@ def test_no_file_is_named_that_was_not_written(bank: Path) -> None:
 
     assert [3, 3, 2] == [one.returncode for one in (*tried, taken)]
     assert all("rejects.csv" not in one.stdout + one.stderr for one in tried)
-    assert all(f"`cardlink check bank {EXTRACT} --rejects FILE`" in one.stdout for one in tried)
+    assert all(f'`cardlink check bank {EXTRACT} --rejects "FILE"`' in one.stdout for one in tried)
     assert "portal.asc already exists" in taken.stderr
 
 

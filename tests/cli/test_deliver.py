@@ -38,7 +38,7 @@ def test_a_delivery_is_tried_written_confirmed_and_then_there_is_nothing_new(
     ] == heads
     assert [
         "cardlink deliver bank",
-        *["cardlink deliver bank --confirm 1 --reason RECEIPT"] * 2,
+        *['cardlink deliver bank --confirm 1 --reason "RECEIPT"'] * 2,
         "cardlink deliver bank --confirm 1 --reason 'receipt 4711'",
         "cardlink worklist bank",
     ] == [str(one.next_step) for one in told[:5]]
@@ -59,7 +59,7 @@ def test_a_delivery_whose_files_are_missing_is_finished_before_it_is_confirmed(
 
     assert "delivery 1 would be finished, since its command had ended" in rehearsed.lines[0]
     assert "delivery 1 finished, since its command had ended" in done.lines[0]
-    assert ["cardlink deliver bank", "cardlink deliver bank --confirm 1 --reason RECEIPT"] == [
+    assert ["cardlink deliver bank", 'cardlink deliver bank --confirm 1 --reason "RECEIPT"'] == [
         str(rehearsed.next_step),
         str(done.next_step),
     ]
@@ -81,7 +81,7 @@ def test_where_there_are_several_receivers_the_default_one_is_named_in_what_conf
         if line["kind"] == "links to confirm"
     ]
 
-    assert ["cardlink deliver bank default --confirm 1 --reason RECEIPT"] * 2 == [
+    assert ['cardlink deliver bank default --confirm 1 --reason "RECEIPT"'] * 2 == [
         str(done.next_step),
         first,
     ]

@@ -340,7 +340,7 @@ def test_one_way_is_named(
     done = cardlink(tmp_path, service, "link", *arguments)
 
     assert done.exit_code == 2
-    assert "link RUN ROW`, `cardlink --config" in done.stderr
+    assert 'link "RUN" "ROW"`, `cardlink --config' in done.stderr
 
 
 def test_a_refused_card_is_told_with_the_partners_codes(

@@ -38,7 +38,7 @@ def shown(folder: Path) -> list[str]:
 
 def pasted(folder: Path, line: str) -> Any:
     """Run a command as it is shown, with a reason."""
-    return told(folder, *shlex.split(line.replace("WHY", "'they said so'").strip("`"))[1:])
+    return told(folder, *shlex.split(line.replace("WHY", "they said so").strip("`"))[1:])
 
 
 def work(folder: Path) -> dict[str, dict[str, Any]]:

@@ -127,7 +127,7 @@ def test_a_run_is_abandoned_and_the_extract_submitted_as_a_new_run(
     assert (tried.exit_code, done.exit_code, refused.exit_code, again.exit_code) == (0, 0, 2, 0)
     line, settings = done.stdout.splitlines()
     assert tried.stdout == f"dry run, nothing was changed: {line}\n"
-    step = "cardlink submit bank --extract bank-20261120.csv --new-run WHY"
+    step = 'cardlink submit bank --extract bank-20261120.csv --new-run "WHY"'
     assert step in done.stderr.replace(f"--config {tmp_path} ", "")
     assert settings.startswith("bank: its settings are recorded")
     assert "the partner asked for it, see [masked]" in refused.stderr

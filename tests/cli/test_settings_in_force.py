@@ -204,7 +204,7 @@ def test_a_change_that_needs_two_is_refused_with_exit_code_3_and_the_command_tha
     done = typed(tmp_path, "submit", "bank", who="anna")
 
     assert (3, SettingsNotAgreedError.__name__) == refused(done)
-    assert "cardlink agree bank --reason WHY" in facts(done)["message"]
+    assert 'cardlink agree bank --reason "WHY"' in facts(done)["message"]
     assert " -> " in facts(done)["message"]
     assert stored == bank.snapshot()
 

@@ -255,7 +255,7 @@ def test_only_names_that_the_installation_accepts_may_act(
 
 
 @pytest.mark.parametrize(
-    "name", ["anna; rm", "YOUR_NAME", f"anna{PUBLISHED[0]}", "anna-4242-4242-4242-4242", "x" * 65]
+    "name", ["anna; rm", "your name", f"anna{PUBLISHED[0]}", "anna-4242-4242-4242-4242", "x" * 65]
 )
 def test_what_cannot_be_a_name_is_refused(bank: Bench, run: str, tmp_path: Path, name: str) -> None:
     with pytest.raises(ActorError) as refused:

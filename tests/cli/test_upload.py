@@ -37,7 +37,7 @@ def test_what_waits_is_listed_copied_and_recorded_by_one_command(tmp_path: Path)
 
     facts = [json.loads(each.stdout) for each in (listed, copied, done)]
     assert [["waiting"]] * 2 == [[chunk["state"] for chunk in each["chunks"]] for each in facts[:2]]
-    assert "cardlink upload bank --to FOLDER" == facts[0]["next"]
+    assert 'cardlink upload bank --to "FOLDER"' == facts[0]["next"]
     assert "cardlink upload bank --to up --done" == facts[1]["next"]
     assert ["uploaded"] == [chunk["state"] for chunk in facts[2]["runs"][0]["chunks"]]
     assert {f"{run}-00001.csv.pgp", "SHA256SUMS"} == {

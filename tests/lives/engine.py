@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -159,7 +160,8 @@ def _deliver(life: Life, bank: Bank, *, is_last: bool) -> None:
         else:
             bank.delivered[row["url"]] = row
     if is_last or bank.town.chance.random() >= UNCONFIRMED:
-        life.schedule(*delivery["next"].replace("RECEIPT", "receipt-1").split()[1:])
+        words = shlex.split(delivery["next"].replace("RECEIPT", "receipt-1"))
+        life.schedule(*words[1:])
 
 
 def _progress(life: Life) -> str:

@@ -74,7 +74,7 @@ def test_submitting_the_extract_again_says_who_abandoned_it_and_why(tmp_path: Pa
     with pytest.raises(AbandonedError, match=f"by tester:1: {WHY}") as told:
         bench.submit("bank-20261120.csv")
 
-    assert "--new-run REASON" in str(told.value)
+    assert '--new-run "REASON"' in str(told.value)
 
 
 def test_a_new_run_of_the_extract_goes_through(tmp_path: Path) -> None:

@@ -416,7 +416,7 @@ def test_a_late_receipt_is_a_line_of_the_worklist_with_the_number_to_confirm(
     text = bench.content("bank/reconciliation/worklist.csv").decode()
     assert "acknowledgements to confirm" in text
     assert "(000001, the newest is 000002)" in text
-    assert "cardlink acknowledge bank --confirm 2 --reason RECEIPT" in text
+    assert 'cardlink acknowledge bank --confirm 2 --reason ""RECEIPT""' in text
 
 
 @pytest.mark.parametrize(

@@ -243,5 +243,5 @@ def test_trace_says_that_an_operator_decided_and_what_to_type_next(
 
     assert card.stands == "has no usable answer, as an operator decided: row.result.lost"
     assert (
-        str(card.then) == f"send it again as it is: cardlink resubmit {run} --row 10 --reason WHY"
+        str(card.then) == f'send it again as it is: cardlink resubmit {run} --row 10 --reason "WHY"'
     )

@@ -167,7 +167,7 @@ def test_a_night_and_its_answers_are_told_once_however_many_watches_look(tmp_pat
     texts = [letter.get_content() for letter in box.mails]
     assert ["night", "morning"] == [title.split(": ")[1].split()[0] for title in titles]
     assert "0 of 5 cardholders have a link" in texts[0]
-    assert "cardlink upload bank --to FOLDER" in texts[0]
+    assert 'cardlink upload bank --to "FOLDER"' in texts[0]
     assert "cardlink worklist bank" in texts[1]
     assert [titles[0]] == [post["subject"] for post in posts]
     assert posts[0]["text"].splitlines() == texts[0].splitlines()

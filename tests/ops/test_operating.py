@@ -265,7 +265,7 @@ def test_the_page_of_the_night_holds_counts_to_do_and_the_next_step(night: Night
 
     run, night_page = found[f"{night.run}-submit"]["data"], found[f"{ISSUER}-night"]["data"]
     assert f"| submitted | {SENT} |" in run
-    assert f"**Next:** `cardlink upload {ISSUER} --to FOLDER`" in run
+    assert f'**Next:** `cardlink upload {ISSUER} --to "FOLDER"`' in run
     assert f"{night.run}-00001.csv.pgp | waiting" in night_page
     assert f"{SENT} sent in 2 chunks" in night_page
 

@@ -99,7 +99,7 @@ def statuses(
         (
             [attempt(1, "awaiting", wait="waiting")],
             "waits for its upload",
-            f"cardlink upload {RUN} 2 --to FOLDER",
+            f'cardlink upload {RUN} 2 --to "FOLDER"',
         ),
         ([attempt(1, "awaiting", wait="held")], "is on hold", f"cardlink outbox release {RUN} 2"),
         (

@@ -10,6 +10,7 @@ import shlex
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from html import unescape
 from io import BytesIO
 from itertools import chain
 from pathlib import Path
@@ -51,7 +52,7 @@ def _moment(moment: datetime) -> datetime:
 
 def words(command: str) -> list[str]:
     """Return a command of the worklist as it is typed."""
-    return shlex.split(command.replace("WHY", "lost"))[1:]
+    return shlex.split(command.replace("WHY", "lost").replace("RECEIPT", "it is there"))[1:]
 
 
 def kinds_of_alerts(bank: Bench) -> set[str]:
@@ -131,12 +132,14 @@ def test_reconcile_writes_the_worklist_as_page_workbook_and_csv(
         BytesIO(bank.content(f"{folder}worklist.csv")),
         schema_overrides={"chunk": pl.UInt32, "rows": pl.UInt32},
     )
-    page = bank.content(f"{folder}report.html").decode()
+    page = unescape(bank.content(f"{folder}report.html").decode())
     book = bank.content(f"{folder}report.xlsx")
     Work.validate(listed)
     assert listed["chunk"].to_list() == [1, 2]
-    assert [f"cardlink upload {run} {chunk} --to FOLDER" for chunk in (1, 2)] == [*listed["first"]]
-    for text in (f"upload {run} --to FOLDER", f"outbox hold {run} 1 2 --reason WHY"):
+    assert [f'cardlink upload {run} {chunk} --to "FOLDER"' for chunk in (1, 2)] == [
+        *listed["first"]
+    ]
+    for text in (f'upload {run} --to "FOLDER"', f'outbox hold {run} 1 2 --reason "WHY"'):
         assert f"cardlink {text}" in page
     assert openpyxl.load_workbook(BytesIO(book)).sheetnames[0] == "Worklist"
 
@@ -241,7 +244,7 @@ def test_a_refused_extract_is_checked_first_and_dismissed_last(tmp_path: Path, b
     why = line["matter"].partition("Why: ")[2]
     assert "does not fit [columns]" in why
     assert "Correct [columns] in the issuer's settings, or ask the issuer what changed" in why
-    assert "cardlink check bank bank-20261118.csv --rejects FILE" == line["first"]
+    assert 'cardlink check bank bank-20261118.csv --rejects "FILE"' == line["first"]
     assert words(line["first"]) == words(everything["next"])[2:]
     assert ["dismiss"] == [choice["decision"] for choice in line["decisions"]]
     cardlink(tmp_path, *decided(line, "dismiss"))

@@ -70,8 +70,8 @@ def test_the_trace_of_a_changed_card_offers_to_keep_its_link_before_it_is_sent_a
     (card,) = card_statuses(read_book(place.bench.store, "bank"), "a", (), place.day)
 
     then = str(card.then)
-    assert "cardlink mend keep-link bank --cuid a --changed --reason WHY" in then
-    assert "cardlink resubmit bank --changed --reason WHY" in then.partition("keep-link")[2]
+    assert 'cardlink mend keep-link bank --cuid a --changed --reason "WHY"' in then
+    assert 'cardlink resubmit bank --changed --reason "WHY"' in then.partition("keep-link")[2]
 
 
 @pytest.mark.slow

@@ -211,8 +211,8 @@ def test_the_trace_says_why_the_newer_row_was_refused_and_what_can_be_done(
     (card,) = card_statuses(read_book(place.bench.store, "bank"), "a", (), place.day)
 
     assert "we refused a newer row of it: address.city.missing" in card.stands
-    assert "cardlink mend keep-link bank --cuid a --refused --reason WHY" in str(card.then)
-    assert "cardlink corrections bank --to FILE" in str(card.then)
+    assert 'cardlink mend keep-link bank --cuid a --refused --reason "WHY"' in str(card.then)
+    assert 'cardlink corrections bank --to "FILE"' in str(card.then)
 
 
 @pytest.mark.slow

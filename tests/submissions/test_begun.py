@@ -84,7 +84,7 @@ def test_a_resubmission_that_died_is_abandoned_by_the_next_command_that_says_so(
     sent = again(bench, run)
 
     assert [
-        ("runs left behind", left, f"cardlink mend abandon {left} --reason WHY --dry-run")
+        ("runs left behind", left, f'cardlink mend abandon {left} --reason "WHY" --dry-run')
     ] == before
     assert [f"run {left} had been begun and is abandoned"] == [
         remark.partition(":")[0] for remark in done.remarks

@@ -60,7 +60,7 @@ def test_it_tells_what_is_the_same_new_and_gone_and_what_each_way_on_sends(tmp_p
     assert f"`cardlink submit bank --extract {NAME} --open changed-extract` sends 3 rows" in str(
         error
     )
-    assert f"`cardlink dismiss bank {NAME} --reason WHY` sends none" in str(error)
+    assert f'`cardlink dismiss bank {NAME} --reason "WHY"` sends none' in str(error)
 
 
 def test_nothing_is_planned_or_sealed_of_an_extract_that_is_held(tmp_path: Path) -> None:

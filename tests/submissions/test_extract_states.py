@@ -159,7 +159,7 @@ def test_the_same_bytes_under_a_second_name_stay_pending_and_are_refused_with_wh
     with pytest.raises(DuplicateExtractError, match=run) as refused:
         bench.submit(copy)
 
-    assert "`cardlink dismiss bank 'bank copy.csv' --reason WHY`" in str(refused.value)
+    assert "`cardlink dismiss bank 'bank copy.csv' --reason \"WHY\"`" in str(refused.value)
     assert [copy] == waiting(bench)
     assert {"bank-20261120.csv": "committed", copy: "repeated"} == states(bench)
 

@@ -218,7 +218,7 @@ class Scene:
             return ""
         desk = self.folder / "desk"
         desk.mkdir(exist_ok=True)
-        if line.startswith("cardlink answers FILE"):
+        if line.startswith('cardlink answers "FILE"'):
             (desk / "file.csv").write_text("id,answer\n")  # nothing is answered yet
         before = Path.cwd()
         os.chdir(desk)
