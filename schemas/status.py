@@ -7,6 +7,7 @@ a card is sent where all of them send it. Where an extract has several rows of a
 that leaves it out or deletes it decides for those before it.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import BeforeValidator, StringConstraints, model_validator
@@ -112,6 +113,6 @@ Column = StatusColumn | Literal["undecided", "ignored"]
 Status = dict[Annotated[str, StringConstraints(min_length=1)], Column]
 
 
-def undecided(status: Status) -> tuple[str, ...]:
-    """Return the columns of which nobody has said yet what they decide."""
-    return tuple(name for name, column in status.items() if column == UNDECIDED)
+def undecided(table: Mapping[str, object]) -> tuple[str, ...]:
+    """Return the keys of `[status]` or `[columns]` that nobody has decided yet."""
+    return tuple(name for name, value in table.items() if value == UNDECIDED)

@@ -80,7 +80,9 @@ Not needed where the extract has the portal's own header, in our names or those 
 `portal.template`. Otherwise, one key per portal column: a source column, a list of which the first
 that exists counts, or a table: exactly one of `from`, `at`, `constant`, `join` and `first`, then
 steps. Steps are applied in the order below, however they are written; where another order is
-needed, `from` is a table itself. `cardlink init ISSUER --from EXTRACT` writes a first mapping.
+needed, `from` is a table itself. `cardlink init ISSUER --from EXTRACT` writes a first mapping, with
+`"undecided"` for a column of which nobody answered a question: the question is above it, the
+answers are below, and nothing is sent until one of them is in its place.
 
 ```toml
 [columns]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -193,7 +193,7 @@ def _wired(folder: Path, name: str, findings: list[Finding]) -> contexts.IssuerC
     findings.append(Finding("settings", text))
     open_question = status.undecided_columns(issuer)
     if open_question is not None:
-        findings.append(_wrong("status", open_question))
+        findings.append(_wrong("undecided", open_question))
     with _part(findings, "settings"):
         return wire(folder, name, issuer)
     without_template = issuer.portal.model_copy(update={"template": None})
@@ -336,7 +336,7 @@ def _check_rows(
     of_file = list[Finding]()
     facts: dict[str, Any] | None = None
     shown = list[Part]()
-    with _part(of_file, "file"):
+    with _part(of_file, "file"), suppress(status.UndecidedError):  # a finding of the settings
         checked = rehearsal.rehearse(context, request, inspection)
         facts = checked.facts
         shown = would_send(checked)[1:]
@@ -350,8 +350,8 @@ def _check_rows(
     of_mapping = list[Finding]()
     wrong_in_file = list[Finding]()
     for error in inspection.errors:
-        if isinstance(error, status.UndecidedStatusError):
-            continue  # a finding of the settings
+        if isinstance(error, status.UndecidedError):
+            continue
         if isinstance(error, errors.MappingError):
             of_mapping.append(_wrong("mapping", error))
         else:

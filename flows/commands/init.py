@@ -98,7 +98,7 @@ def init(
         copybook: The COBOL copybook that describes its records, as a mainframe writes them; it is
             copied beside the TOML.
         root: s3://bucket/prefix or a directory.
-        yes: Ask nothing: take the best guess.
+        yes: Ask nothing: what is in doubt stays undecided; until it is answered, nothing is sent.
 
     Example:
         cardlink init first-bank --from extract.csv

@@ -134,7 +134,8 @@ class ColumnGuesses:
     def _best(self, target: str, ranked: Sequence[Candidate]) -> Guess:
         """Take the best column.
 
-        It has a question where another is as good, or its values are of another shape.
+        It has a question where another is as good, or its values are of another shape and it has
+        not the portal's own name.
         """
         first = ranked[0]
         column = first.column
@@ -142,7 +143,8 @@ class ColumnGuesses:
         question = ""
         if others:
             question = f"Is it {column.name or column.source}, or another?"
-        if first.share < SURE:
+        is_named = first.fit >= 2 or (first.fit >= 1 and target in NO_MATTER)
+        if first.share < SURE and not is_named:
             question = _unlike(first)
         if target == portal.CUID and len(set(column.present)) < 0.9 * len(column.values):
             question = (
@@ -187,6 +189,8 @@ class ColumnGuesses:
         """Return whether header or values leave a doubt about the card number."""
         if pan.share < SURE or (self._named and not pan.fit):
             return True
+        if pan.fit >= 2:  # the portal's own name
+            return False
         return len(_cards(pan.column)) < 0.9 * len(pan.column.present)
 
     def _pair(self, first: str, second: str, whole: str) -> Iterator[Guess]:
@@ -352,9 +356,16 @@ def written_as(column: Column, whole: str, today: date) -> list[str]:
     step = Step()
     if whole == EXPIRY:
         step, forms = date_forms(column.present, today)
+        forms = _said_by(column.heading, forms) or forms
     else:
         forms = name_forms(column.present)
     return [f"{{ {column.source}{step.toml}, format = {toml(form)} }}" for form in forms]
+
+
+def _said_by(header: str, forms: Sequence[str]) -> list[str]:
+    """Return the formats whose letters a header has, as in EXP_DDMMYYYY."""
+    letters = re.sub("[^A-Z]", "", header.upper())
+    return [form for form in forms if re.sub("[^A-Z]", "", form) in letters]
 
 
 def _is_known(column: Column) -> bool:

@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from schemas import portal
 from schemas.reference import BARE, toml
+from schemas.status import UNDECIDED
 
 # share of values that have the shape of their column
 SURE = 0.95
@@ -38,11 +40,24 @@ class Guess(NamedTuple):
         """The setting as lines of TOML, with reason and question as comments."""
         name = self.key if BARE.fullmatch(self.key) else toml(self.key)
         lines = [f"# ? {self.question}"] if self.question else []
-        if self.value:
-            lines.append(f"{name} = {self.value} # {self.reason}")
+        value = self.value
+        others = self.others
+        if self.is_open_column:
+            value = toml(UNDECIDED)
+            others = (self.value, *self.others)
+        if value:
+            lines.append(f"{name} = {value} # {self.reason}")
         else:
             lines.append(f"# {name} = ... # {self.reason}")
-        return lines + [f"#   or: {name} = {other}" for other in self.others if other]
+        lines += [f"#   or: {name} = {other}" for other in others if other]
+        if self.is_open_column and self.key not in portal.REQUIRED:
+            lines.append("#   or delete its line: no column is its source")
+        return lines
+
+    @property
+    def is_open_column(self) -> bool:
+        """Whether it is a portal column with a question: undecided until a person answers."""
+        return bool(self.question) and not self.table and self.key in portal.columns()
 
 
 class Column(NamedTuple):

@@ -19,7 +19,7 @@ from schemas import cell_formats, portal
 from schemas import mapping as cells
 from schemas.expressions import UNREADABLE
 from schemas.issuer import Issuer
-from schemas.status import DELETE, LEAVE_OUT, REFUSE, REJECT
+from schemas.status import DELETE, LEAVE_OUT, REFUSE, REJECT, undecided
 
 ELIGIBLE = "eligible"  # beside the portal's columns: whether `[eligible]` `where` holds
 REISSUE = "reissue"  # beside the portal's columns: what tells a reissued card from the one before
@@ -112,14 +112,19 @@ def plan_mapping(
 
     Without `[columns]`, the portal's names are expected. `template`: the portal's own names of its
     columns; `beside`: headers that are always allowed; `as_of`: the business date, by which days of
-    closing are judged. `note` gets an UndecidedStatusError, and a MappingError for columns that are
-    missing, and for unknown ones where `strict` is set or `[columns]` is not.
+    closing are judged. `note` gets an UndecidedError, which is raised where a required column is
+    undecided, and a MappingError for columns that are missing, and for unknown ones where `strict`
+    is set or `[columns]` is not.
     """
+    open_columns = undecided(issuer.columns)
     open_question = undecided_columns(issuer)
+    if open_question is not None and not {*open_columns}.isdisjoint(portal.REQUIRED):
+        raise open_question
     if open_question is not None:
         note(open_question)
     finder = _Finder(header, has_date_cells=issuer.source.format == "xlsx")
-    specs: cells.Columns = dict(issuer.columns) or _portals_own(finder, template)
+    mapped = {name: spec for name, spec in issuer.columns.items() if name not in open_columns}
+    specs: cells.Columns = mapped or _portals_own(finder, template)
     absent = [target for target in portal.REQUIRED if target not in specs]
     finder.missing += [f"for {target}, which [columns] does not name" for target in absent]
     columns = _columns(specs, issuer.resend.reissue_column, finder)

@@ -31,17 +31,18 @@ from schemas.status import (
 )
 
 
-class UndecidedStatusError(OperatorError):
-    """Columns that may say which rows count, and nobody has said what they decide."""
+class UndecidedError(OperatorError):
+    """Columns of which nobody has said what they are made of, or which rows count by them."""
 
-    message = (
-        "The settings of {issuer} do not say which rows count: {columns} undecided in [status]. "
-        "Nothing was sent."
-    )
+    message = "The settings of {issuer} leave open: {columns}. Nothing was sent."
     next_step = Sentence(
-        "Ask the issuer what the values mean, and name them in [status] ({settings}); where a "
-        'column says nothing about it, write "ignored".',
-        settings=Step("settings", "status"),
+        'In the TOML, the question of each stands above its "undecided", and the answers that '
+        "`init` found stand below: put the right one in its place ({column_settings}, "
+        "{status_settings}), and ask the issuer where you do not know it. In [status], where a "
+        'column does not say which rows count, write "ignored"; in [columns], where an optional '
+        "column has no source, delete its line.",
+        column_settings=Step("settings", "columns"),
+        status_settings=Step("settings", "status"),
     )
 
 
@@ -119,12 +120,15 @@ class Decisions(NamedTuple):
         return pl.concat_str(pl.lit(f"{redact(name)}: "), values)
 
 
-def undecided_columns(issuer: Issuer) -> UndecidedStatusError | None:
-    """Return the error of settings that leave open which rows count; None where they do not."""
-    columns = undecided(issuer.status)
-    if not columns:
+def undecided_columns(issuer: Issuer) -> UndecidedError | None:
+    """Return the error of settings that leave columns undecided; None where they do not."""
+    tables = {"columns": undecided(issuer.columns), "status": undecided(issuer.status)}
+    open_columns = [
+        f"{', '.join(names)} undecided in [{table}]" for table, names in tables.items() if names
+    ]
+    if not open_columns:
         return None
-    return UndecidedStatusError(issuer=issuer.issuer, columns=", ".join(columns))
+    return UndecidedError(issuer=issuer.issuer, columns="; ".join(open_columns))
 
 
 def older_spellings(issuer: Issuer) -> Iterator[str]:

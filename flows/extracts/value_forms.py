@@ -51,14 +51,61 @@ class DateForms(NamedTuple):
 
 
 def date_forms(values: Sequence[str], today: date) -> DateForms:
-    """Return the formats that fit as many values as the best one; none where none is likely."""
+    """Return the formats that fit as many values as the best one; none where none is likely.
+
+    The best comes first; of those that fit alike, one whose month varies, since what never varies
+    is rather the day. A day that is always 20, before two digits of a year, is the century.
+    """
     step = _step(values)
     texts = step.apply(values)
     shares = {form: share_of_dates(texts, form, today) for form in READINGS}
     least = max(LIKELY, 0.98 * max(shares.values()))
-    fitting = [form for form, share in shares.items() if share > least]
-    # the American order first
-    return DateForms(step, sorted(fitting, key=lambda form: form.startswith("DD")))
+    readings = [_reading(texts, form, share) for form, share in shares.items() if share > least]
+    unusual = [_with_day_for_month(each.form) for each in readings if each.month_never_varies]
+    for form in set(unusual).difference(READINGS):
+        share = share_of_dates(texts, form, today)
+        if share > least:
+            readings.append(_reading(texts, form, share))
+    without_day = [reading.months for reading in readings if not reading.days]
+    readings = [each for each in readings if not each.days or each.months not in without_day]
+    return DateForms(
+        step, [reading.form for reading in sorted(readings, key=lambda each: each.rank)]
+    )
+
+
+class _Reading(NamedTuple):
+    """A format, the share of the values that it reads as dates of cards, and what it makes of them:
+    year and month of each, and the different days.
+    """
+
+    form: str
+    share: float
+    months: tuple[tuple[str, ...], ...]
+    days: frozenset[str]
+
+    @property
+    def month_never_varies(self) -> bool:
+        """Whether all have one month, and days that differ."""
+        return len(self.days) > 1 and len({month for _, month in self.months}) == 1
+
+    @property
+    def rank(self) -> tuple[float, bool, bool]:
+        """The sort key: at last, the American order is first."""
+        return -self.share, self.month_never_varies, self.form.startswith("DD")
+
+
+def _reading(values: Sequence[str], form: str, share: float) -> _Reading:
+    parts = [re.compile(date_shape(form, part, real=True)) for part in "YMD" if part in form]
+    matches = [[part.match(value) for part in parts] for value in dict.fromkeys(values)]
+    dates = [tuple(match[1] for match in date if match) for date in matches if all(date)]
+    months = tuple((date[0][-2:], date[1]) for date in dates)
+    days = frozenset(date[2] for date in dates if len(date) > 2)
+    return _Reading(form, share, months, days)
+
+
+def _with_day_for_month(form: str) -> str:
+    """Return a format with day and month in each other's place."""
+    return re.sub("MM|DD", lambda part: "DD" if part[0] == "MM" else "MM", form)
 
 
 def _step(values: Sequence[str]) -> Step:

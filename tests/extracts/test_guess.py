@@ -91,7 +91,45 @@ def test_a_main_cardholder_is_no_primary_address_without_a_doubt(
     text = guess(f"{HEADER.replace('Primary', header)}\n{ROW.format('1127')}\n".encode())
 
     assert is_doubted == (f"Does {header} say whether the address is" in text)
-    assert tomllib.loads(text)["columns"][portal.IS_PRIMARY] == header
+    expected = "undecided" if is_doubted else header
+    assert expected == tomllib.loads(text)["columns"][portal.IS_PRIMARY]
+    assert f'"{portal.IS_PRIMARY}" = "{header}" #' in text or f'= "{header}"\n' in text
+
+
+@pytest.mark.parametrize(
+    ("column", "header", "cells"),
+    [
+        (portal.PAN, "ACCOUNT", ["4000000000000002", "4000000000000002"]),
+        (portal.CUID, "CUST_ID", ["C1", "C1"]),
+        (portal.MONTH, "EXP", ["01/11/2027", "01/12/2027"]),
+        (portal.LAST_NAME, "LAST_NAME", ["Smith", "1"]),
+        (portal.CVV, "CVV2", ["Ann", "Lee"]),
+    ],
+)
+def test_a_column_in_doubt_is_undecided_with_its_question_above_and_its_answers_below(
+    column: str, header: str, cells: list[str]
+) -> None:
+    names = HEADER.replace("Card No", "ACCOUNT") if header == "ACCOUNT" else HEADER
+    place = names.split(",").index(header)
+    rows = [ROW.format("1127").split(",") for _ in cells]
+    for row, cell in zip(rows, cells, strict=True):
+        row[place] = cell
+    lines = guess("\n".join([names, *map(",".join, rows), ""]).encode()).splitlines()
+
+    at = next(number for number, line in enumerate(lines) if f'"{column}" = "undecided"' in line)
+
+    assert lines[at - 1].startswith("# ? ")
+    assert lines[at + 1].startswith(("#   or: ", "#   or delete its line"))
+
+
+@pytest.mark.parametrize("column", [portal.PAN, portal.CUID, portal.ADDRESS2])
+def test_a_doubt_that_a_person_answers_is_open_no_more(column: str) -> None:
+    draft = first_draft(BytesIO(damaged.GOOD.partition(b"\n")[2]), "a.csv", date(2026, 11, 20))
+    doubts = {doubt.key: doubt for doubt in draft.doubts}
+
+    answered = draft.answered(doubts[column], '"column_1"').toml
+
+    assert f'"{column}" = "column_1" # as answered' in answered
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from flows.extracts.draft import Draft, first_draft
 from flows.extracts.mapping import map_rows, plan_mapping, with_dates
 from flows.extracts.reader import Extract
-from flows.extracts.status import UndecidedStatusError
+from flows.extracts.status import UndecidedError
 from schemas.issuer import Issuer
 from schemas.portal import PAN
 from schemas.reference import toml
@@ -22,7 +22,7 @@ from tests.night import DAY
 
 
 def sent(export: Marked, draft: Draft) -> set[str]:
-    """Return the cards that are sent by what init wrote; UndecidedStatusError while it doubts."""
+    """Return the cards that are sent by what init wrote; UndecidedError while it doubts."""
     issuer = Issuer.model_validate(REST | tomllib.loads(draft.toml))
 
     def extract() -> Extract:
@@ -53,7 +53,7 @@ def test_nothing_is_sent_before_the_bank_s_marks_are_answered_and_no_ended_card_
     export = marked(name)
     draft = first_draft(BytesIO(export.export.content), "export.csv", DAY)
 
-    with pytest.raises(UndecidedStatusError):
+    with pytest.raises(UndecidedError):
         sent(export, draft)
     for header in MARKS[name]:
         draft = answer(name, header, draft)

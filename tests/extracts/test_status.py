@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from datetime import date
 from typing import Any
 
@@ -12,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from flows.errors import CardlinkError
 from flows.extracts.mapping import MappedRows, map_rows, plan_mapping
-from flows.extracts.status import UndecidedStatusError, older_spellings
+from flows.extracts.status import UndecidedError, older_spellings
 from flows.extracts.status_words import label, speaks_of_status
-from schemas.portal import columns
+from schemas.portal import CUID, MONTH, PAN, columns
 from tests.night import issuer
 
 DAY = date(2026, 11, 20)
@@ -126,11 +128,28 @@ def test_in_fixed_format_a_column_is_a_place() -> None:
 
 
 def test_undecided_columns_refuse_before_a_row_is_read_and_ignored_ones_count_as_used() -> None:
-    with pytest.raises(UndecidedStatusError) as caught:
+    with pytest.raises(UndecidedError) as caught:
         told_apart({"S": ["A"], "T": ["B"]}, status={"S": "undecided", "T": "undecided"})
 
     assert "S, T undecided in [status]" in str(caught.value)
     assert "S" == fates({"S": ["A"]}, status={"S": "ignored"}, source={"strict": True})
+
+
+@pytest.mark.parametrize(("column", "goes_on"), [(PAN, False), (MONTH, False), (CUID, True)])
+def test_an_undecided_column_refuses_and_a_check_goes_on_where_it_is_optional(
+    column: str, *, goes_on: bool
+) -> None:
+    bank = issuer(columns=MAPPED | {column: "undecided"}, status={"S": "undecided"})
+    noted: list[CardlinkError] = []
+
+    with pytest.raises(UndecidedError) as caught:
+        plan_mapping(["S"], bank, "a.csv", {})
+    with suppress(UndecidedError):
+        plan_mapping(["S"], bank, "a.csv", {}, note=noted.append)
+
+    expected = f"{column} undecided in [columns]; S undecided in [status]"
+    assert expected in str(caught.value)
+    assert goes_on == bool(noted)
 
 
 def test_older_spellings_count_as_they_did_and_check_says_what_they_are_in_status() -> None:

@@ -224,7 +224,11 @@ def test_init_asks_where_the_days_of_date_cells_may_be_years(tmp_path: Path) -> 
 
 
 def test_init_reads_a_workbook_and_every_row_of_it_would_be_sent(tmp_path: Path) -> None:
-    (tmp_path / "cards.xlsx").write_bytes(book([HEADERS, *map(customer, range(1, 31))]))
+    first_days = [
+        (*cells[:2], cells[2].replace(day=1), *cells[3:], f"{number:03d}")
+        for number, cells in enumerate(map(customer, range(1, 31)))
+    ]
+    (tmp_path / "cards.xlsx").write_bytes(book([(*HEADERS, "CVV"), *first_days]))
 
     done = CliRunner().invoke(
         main,
