@@ -78,7 +78,7 @@ LINES = (  # a line that is no record
     Reason("line.quote.bare", "reject", FIX, f"{_QUOTED} as `quoting` says"),
     Reason("line.fields.too_few", "reject", FIX, _FIELDS),
     Reason("line.fields.too_many", "reject", FIX, _FIELDS),
-    Reason("line.fields.empty", "reject", FIX, _FIELDS),
+    Reason("line.fields.empty", "reject", FIX, "at least one field with text in it"),
     Reason("line.length.short", "reject", FIX, _LENGTH),
     Reason("line.length.long", "reject", FIX, _LENGTH),
     Reason(

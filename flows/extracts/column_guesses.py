@@ -204,7 +204,8 @@ class ColumnGuesses:
             ranked_second = ranked_second or other_half
         if ranked and ranked_second and (self._named or not together):
             yield self._best(first, ranked)
-            yield self._best(second, self._ranked(second) or other_half)
+            other_half = self._ranked(second) or other_half
+            yield self._best(second, other_half) if other_half else self._missing(second)
         elif together:
             yield from self._halves(first, second, whole, together)
         else:

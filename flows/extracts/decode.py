@@ -89,7 +89,7 @@ def line_blocks(stream: Readable, encoding: str, name: str, size: int = BLOCK) -
     plain = _sniffed(inflated(stored, name), encoding, name)
     if encoding == "utf-16":
         plain = _from_utf16(plain, name)
-    return _whole_lines(plain, name, size)
+    return _ended_once(_whole_lines(plain, name, size))
 
 
 def recognised(pieces: Iterator[bytes], name: str, size: int) -> Iterator[bytes]:
@@ -296,3 +296,14 @@ def _whole_lines(pieces: Iterator[bytes], name: str, size: int) -> Iterator[byte
         length = len(unfinished)
     if length:
         yield b"".join(held)
+
+
+def _ended_once(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield blocks of lines; ends CR CR LF, of text that was written as text twice, become LF."""
+    first = next(blocks, b"")
+    if b"\r\r\n" in first[:HEAD]:
+        yield from (block.replace(b"\r\r\n", b"\n") for block in chain([first], blocks))
+        return
+    yield first
+    del first  # free it before the next is read
+    yield from blocks

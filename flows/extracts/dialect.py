@@ -6,12 +6,14 @@ A sample of its columns goes with it.
 import re
 from collections import Counter
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import BinaryIO, NamedTuple
 
+from flows.extracts.column_signs import SIGNS, fit
 from flows.extracts.errors import EncodingError, HeaderError
 from flows.extracts.fixed_width import field_spans
 from flows.extracts.guess import Column, Guess, Sample
-from flows.extracts.header import SEP, header_names
+from flows.extracts.header import SEP, header_names, otherwise_closed
 from flows.extracts.sample import CARD, Lines, read_lines, records
 from flows.extracts.trailer_guess import guess_trailer
 from schemas.reference import toml
@@ -29,10 +31,14 @@ class _Division(NamedTuple):
 
 
 class _Header(NamedTuple):
-    """The names of the columns, none where no line has them, and the lines above header or data."""
+    """The names of the columns, none where no line has them, and the lines above header or data.
+
+    `fields` are the names as the line has them, where one may be there twice.
+    """
 
     names: tuple[str, ...]
     above: int
+    fields: Sequence[str] = ()
 
     @property
     def first_row(self) -> int:
@@ -78,8 +84,9 @@ def _delimited(lines: Lines, name: str) -> Sample | None:
         *_header_guesses(header, names, above, comment),
         *_end_guesses(lines, trailer),
     ]
-    named = bool(header.names)
-    return Sample(guesses, _columns(names, rows), named, lines.last, lines.sampled[: header.above])
+    columns = _columns(names, rows, header.fields)
+    above = lines.sampled[: header.above]
+    return Sample(guesses, columns, bool(header.names), lines.last, above)
 
 
 def _quoting(text: str) -> str:
@@ -103,25 +110,54 @@ def _division(lines: Sequence[str], quoting: str) -> _Division | None:
 def _header(lines: Sequence[str], division: _Division, name: str) -> _Header:
     """Find the first line as wide as the data: the header if it has names, data if it has a card.
 
-    Raises HeaderError where there is neither.
+    Raises HeaderError where there is neither, and where names above the data cannot be theirs.
     """
-    settings = SourceSettings.model_validate({"delimiter": division.delimiter})
-    problems = []
+    problems: list[HeaderError] = []
+    unusable: list[HeaderError] = []
     for above, line in enumerate(lines):
         fields = next(records([line], division.delimiter, ""), [])
-        if len(fields) != division.fields:
-            continue
-        if CARD.search(line):
+        if len(fields) == division.fields and CARD.search(line):
+            if unusable:
+                raise unusable[0]
             return _Header((), above)
-        if sum(map(bool, fields)) < 0.8 * division.fields:
-            continue
         try:
-            return _Header(header_names(line, settings, name), above)
+            names = _names(fields, lines[above:], division, name)
         except HeaderError as problem:
             problems.append(problem)
+            if _are_names(fields):
+                unusable.append(problem)
+        else:
+            if names:
+                return _Header(names, above, fields)
     if problems:
         raise problems[0]
     raise HeaderError(name=name, problem="none of its first lines has column names")
+
+
+def _names(
+    fields: Sequence[str], lines: Sequence[str], division: _Division, name: str
+) -> tuple[str, ...]:
+    """Return the names in the first of these lines, () where it is none; HeaderError.
+
+    It may end in a delimiter where the data does not, or the other way round.
+    """
+    header, *data = lines
+    settings = SourceSettings.model_validate({"delimiter": division.delimiter})
+    more = len(fields) - division.fields
+    closed = sum(line.endswith(division.delimiter) for line in data)
+    if more == 0 and sum(map(bool, fields)) >= 0.8 * division.fields:
+        return header_names(header, settings, name)
+    if (more == 1 and not fields[-1]) or (more == -1 and 2 * closed > len(data)):
+        return otherwise_closed(header_names(header, settings, name))
+    if more and _are_names(fields):
+        problem = f"it names {len(fields)} columns, and most lines have {division.fields} fields"
+        raise HeaderError(name=name, problem=problem)
+    return ()
+
+
+def _are_names(fields: Sequence[str]) -> bool:
+    """Return whether these are headers of an extract: at least three name portal columns."""
+    return sum(any(fit(field, target) for target in SIGNS) for field in fields) > 2
 
 
 def _comment(above: Sequence[str], data: Sequence[str], header: _Header) -> str:
@@ -159,11 +195,16 @@ def _header_guesses(
     return guesses
 
 
-def _columns(names: Sequence[str], rows: Sequence[Sequence[str]]) -> list[Column]:
+def _columns(
+    names: Sequence[str], rows: Sequence[Sequence[str]], fields: Sequence[str]
+) -> list[Column]:
+    """Return the columns; those of a name that is there twice are told by that name."""
+    times = Counter(fields)
     columns = []
-    for place, name in enumerate(names):
+    for place, (name, field) in enumerate(zip_longest(names, fields[: len(names)], fillvalue="")):
         values = tuple(row[place] for row in rows)
-        columns.append(Column(f"from = {toml(name)}", name, values))
+        short = field if times[field] > 1 else ""
+        columns.append(Column(f"from = {toml(name)}", name, values, short))
     return columns
 
 

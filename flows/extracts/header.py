@@ -5,6 +5,9 @@ A header may be shown in an error, so what looks like data is refused without it
 
 import csv
 import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import count
 
 from flows.extracts.errors import HeaderError
 from schemas.source import SourceSettings
@@ -38,11 +41,10 @@ def header_names(line: str, settings: SourceSettings, name: str) -> tuple[str, .
     problem = _problem_of_fields(fields, line, settings.delimiter)
     if problem:
         raise HeaderError(name=name, problem=problem)
-    names = tuple(_column_name(field, place) for place, field in enumerate(fields, 1))
-    problem = _problem_of_names(names)
-    if problem:
+    if len(fields) > MOST:
+        problem = f"it has {len(fields):,} columns; the limit is {MOST:,}"
         raise HeaderError(name=name, problem=problem)
-    return names
+    return tuple(_numbered([_column_name(field, place) for place, field in enumerate(fields, 1)]))
 
 
 def _fields(line: str, delimiter: str, name: str) -> list[str]:
@@ -78,13 +80,28 @@ def _column_name(field: str, place: int) -> str:
     return f"{name}_" if name in ("row", "line") else name  # our frames have these two themselves
 
 
-def _problem_of_names(names: tuple[str, ...]) -> str:
-    """Return why no columns can have these names, "" where they can."""
-    if len(names) > MOST:
-        return f"it has {len(names):,} columns; the limit is {MOST:,}"
-    places: dict[str, int] = {}
-    for place, name in enumerate(names, 1):
-        if name in places:
-            return f"columns {places[name]} and {place} have the same name"
-        places[name] = place
-    return ""
+def _numbered(names: Sequence[str]) -> Iterator[str]:
+    """Yield the names; of equal ones each has a number behind it, so that none means two columns.
+
+    A setting that knew the name when one column had it finds no column then, and never another.
+    """
+    times = Counter(names)
+    numbers = {name: count(1) for name in times}
+    for name in names:
+        if times[name] == 1:
+            yield name
+            continue
+        numbered = (f"{name}_{number}" for number in numbers[name])
+        yield next(free for free in numbered if free not in times)
+
+
+def is_closed(names: tuple[str, ...]) -> bool:
+    """Return whether a header may end in a delimiter: its last column has no name."""
+    return names[-1:] == (_column_name("", len(names)),)
+
+
+def otherwise_closed(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return a header without the delimiter that it ends in, or with one where it has none."""
+    if is_closed(names):
+        return names[:-1]
+    return tuple(_numbered([*names, _column_name("", len(names) + 1)]))

@@ -1,5 +1,6 @@
 """What each physical line of an extract is, by the grammar and the settings: of a record or not."""
 
+from collections.abc import Iterator
 from enum import IntEnum
 from itertools import pairwise
 from typing import NamedTuple
@@ -56,8 +57,7 @@ class LineKinds:
             kinds[lines.str.starts_with(settings.comment).to_numpy()] = Kind.COMMENT
         if settings.trailer is not None:
             kinds[lines.str.contains(settings.trailer).to_numpy()] = Kind.TRAILER
-        for place in np.flatnonzero(kinds == Kind.REFUSED).tolist():
-            line = lines[place]
+        for place, line in self._refused(lines, kinds):
             # Ctrl-Z, the end of file in DOS
             ends_dos = last and place == len(kinds) - 1 and line == "\x1a"
             if ends_dos or not line.strip():
@@ -84,10 +84,43 @@ class LineKinds:
             return odd[-1]
         return len(kinds)
 
+    def close(self, lines: pl.Series, kinds: Kinds) -> pl.Series:
+        """Return the lines of a file whose lines end in a delimiter, with those that lack it."""
+        delimiter = self._settings.delimiter
+        closed = {
+            place: line + delimiter
+            for place, line in self._refused(lines, kinds)
+            if not line.endswith(delimiter) and self._grammar.is_record(line + delimiter)
+        }
+        if not closed:
+            return lines
+        kinds[list(closed)] = Kind.RECORD
+        return pl.Series([closed.get(place, line) for place, line in enumerate(lines)])
+
+    def end_of_rows(self, lines: pl.Series, kinds: Kinds, last: bool) -> int:
+        """Return where the rows end: behind them are at most lines of nothing but delimiters.
+
+        At the end of an extract, where a spreadsheet leaves them, these are blank lines.
+        """
+        end = len(kinds)
+        for place in reversed(range(len(kinds))):
+            if kinds[place] > Kind.REFUSED:
+                continue
+            if kinds[place] == Kind.RECORD or self.fault(lines[place]) != grammar.EMPTY:
+                break
+            if last:
+                kinds[place] = Kind.BLANK
+            else:
+                end = place
+        return end
+
+    def _refused(self, lines: pl.Series, kinds: Kinds) -> Iterator[tuple[int, str]]:
+        for place in np.flatnonzero(kinds == Kind.REFUSED).tolist():
+            yield place, lines[place]
+
     def faults(self, lines: pl.Series, kinds: Kinds) -> list[Fault]:
         """Return the refused lines, each with its reason code, and its size where that is wrong."""
-        refused = np.flatnonzero(kinds == Kind.REFUSED).tolist()
-        return [self._fault_at(place, lines[place]) for place in refused]
+        return [self._fault_at(place, line) for place, line in self._refused(lines, kinds)]
 
     def _fault_at(self, place: int, line: str) -> Fault:
         code = self.fault(line)

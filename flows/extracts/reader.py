@@ -20,7 +20,7 @@ import polars as pl
 from flows.extracts import grammar, segments
 from flows.extracts.decode import BLOCK, Readable, as_utf8, without_escapes
 from flows.extracts.errors import EmptyExtractError, HeaderError, TrailerError, TruncatedError
-from flows.extracts.header import header_names, is_sep_line
+from flows.extracts.header import header_names, is_closed, is_sep_line, otherwise_closed
 from flows.extracts.joined.aside import Aside
 from flows.extracts.line_kinds import Kind, Kinds, LineKinds
 from flows.extracts.parsing import Parser
@@ -87,8 +87,9 @@ class Extract:
         self._total: HashTotal | None = None if proven else self._controls.sum_up(self.header)
         self._controls.take_header(self.before)
         self._line_kinds = LineKinds(settings, self._header_line, len(self.header))
+        self._closed = False  # its lines end in a delimiter
+        self._fit_header()
         self._parser = Parser(settings, self.header)
-        self._check_header_fits()
 
     @property
     def trailer_count(self) -> int | None:
@@ -177,8 +178,8 @@ class Extract:
             return None
         return Kind.HEADER if line.strip() else Kind.BLANK
 
-    def _check_header_fits(self) -> None:
-        """Refuse a header that fits none of the next lines.
+    def _fit_header(self) -> None:
+        """Refuse a header that fits none of the next lines, also with a delimiter more or less.
 
         It is refused before another error shows names that may be cells.
         """
@@ -190,9 +191,32 @@ class Extract:
         kinds = self._line_kinds.of(lines, quoted=True, last=False)
         is_open = self._line_kinds.join(lines, kinds, last=False) < len(kinds)
         refused = np.flatnonzero(kinds == Kind.REFUSED)
-        if not is_open and refused.size and not (kinds == Kind.RECORD).any():
-            problem = self._problem_of_header(lines[int(refused[0])])
-            raise HeaderError(name=self._name, problem=problem)
+        records = lines.filter(kinds == Kind.RECORD)
+        if not is_open and refused.size > len(records):
+            records = self._with_other_closing(lines, records)
+            if records.is_empty():
+                problem = self._problem_of_header(lines[int(refused[0])])
+                raise HeaderError(name=self._name, problem=problem)
+        self._closed = is_closed(self.header) and self._are_closed(records)
+
+    def _with_other_closing(self, lines: pl.Series, records: pl.Series) -> pl.Series:
+        """Take a delimiter from the end of the header, or put one there, where it then fits more
+        lines; return the records.
+        """
+        if self._settings.segments:
+            return records
+        header = otherwise_closed(self.header)
+        line_kinds = LineKinds(self._settings, self._header_line, len(header))
+        others = lines.filter(line_kinds.of(lines, quoted=True, last=False) == Kind.RECORD)
+        is_column = is_closed(header) and not self._are_closed(others)  # it has cells
+        if is_column or len(others) <= len(records):
+            return records
+        self.header = header
+        self._line_kinds = line_kinds
+        return others
+
+    def _are_closed(self, records: pl.Series) -> bool:
+        return bool(records.str.ends_with(self._settings.delimiter).all())
 
     def _problem_of_header(self, line: str) -> str:
         """Return what is wrong with the header where no line after it is a record, by the first."""
@@ -223,12 +247,15 @@ class Extract:
         lines = pl.read_lines(data).to_series()
         quoted = self._settings.format == "csv" and b'"' in data
         kinds = self._line_kinds.of(lines, quoted, last)
+        lines_as_read = lines
+        if self._closed:
+            lines = self._line_kinds.close(lines, kinds)
+        complete = self._line_kinds.join(lines, kinds, last) if quoted else len(kinds)
+        complete = min(complete, self._line_kinds.end_of_rows(lines, kinds, last))
         unread = b""
-        if quoted:
-            complete = self._line_kinds.join(lines, kinds, last)
-            if complete < len(kinds):
-                # what is after the last newline counts as a line here
-                unread = b"\n".join(data.split(b"\n")[complete - len(kinds) - 1 :])
+        if complete < len(kinds):
+            # what is after the last newline counts as a line here
+            unread = b"\n".join(data.split(b"\n")[complete - len(kinds) - 1 :])
             lines = lines.head(complete)
             kinds = kinds[:complete]
         self._check_trailer(lines, kinds)
@@ -242,7 +269,7 @@ class Extract:
         sizes = pl.Series("found", [fault.found for fault in faults], dtype=pl.String)
         refused = numbers.filter(~has_record).with_columns(codes, sizes)
         numbers = numbers.filter(has_record)
-        if is_record.all() and not unread:
+        if is_record.all() and not unread and lines is lines_as_read:
             text = data
         else:
             record_lines = lines.filter(is_record | (kinds == Kind.CONTINUES))

@@ -8,6 +8,7 @@ from typing import BinaryIO, NamedTuple
 
 from flows.extracts.decode import decodes, line_blocks
 from flows.extracts.errors import TruncatedError
+from flows.extracts.grammar import LONGEST_RECORD
 from flows.extracts.guess import Guess
 from flows.extracts.status_words import shape
 from schemas.reference import toml
@@ -120,6 +121,19 @@ def records(lines: Sequence[str], delimiter: str, quoting: str) -> Iterator[list
     if quoting == "backslash":
         escape = "\\"
         lines = [line.replace("\\N", "") for line in lines]
-    with suppress(csv.Error):  # the reader will report the line; a guess can do without
-        for fields in csv.reader(map("{}\n".format, lines), delimiter=delimiter, escapechar=escape):
+    for record in _records(lines, escape):
+        with suppress(csv.Error):  # the reader will report the line; a guess can do without
+            fields = next(csv.reader(record, delimiter=delimiter, escapechar=escape))
             yield [re.sub('^="(.*)"$', r"\1", field).strip() for field in fields]
+
+
+def _records(lines: Sequence[str], escape: str | None) -> Iterator[list[str]]:
+    """Yield the lines of each record; a quote that nothing closes soon is of its line alone."""
+    is_odd = [line.replace(f'{escape}"', "").count('"') % 2 for line in lines]
+    place = 0
+    while place < len(lines):
+        end = place + 1
+        if is_odd[place] and 1 in is_odd[end : place + LONGEST_RECORD]:
+            end = is_odd.index(1, end) + 1
+        yield [f"{line}\n" for line in lines[place:end]]
+        place = end

@@ -253,3 +253,56 @@ def test_a_doubt_about_the_last_line_shows_it_in_shape() -> None:
     }
 
     assert ("AAA?99?A",) == doubts["trailer"].shown
+
+
+EIGHT = [ROW.replace("C1", f"C{number}").format("1127") for number in range(1, 9)]
+
+
+@pytest.mark.parametrize(
+    ("header", "rows", "end"),
+    [
+        pytest.param(HEADER, EIGHT, "\r\r\n", id="CR CR LF"),
+        pytest.param(f"{HEADER},", EIGHT, "\n", id="a delimiter behind the header alone"),
+        pytest.param(HEADER, [f"{row}," for row in EIGHT], "\n", id="behind the rows alone"),
+        pytest.param(HEADER, [*(f"{row}," for row in EIGHT), EIGHT[0]], "\n", id="but the last"),
+        pytest.param(HEADER, [EIGHT[0].replace("12 ", '"12 '), *EIGHT], "\n", id="an open quote"),
+    ],
+)
+def test_the_header_is_kept_where_lines_end_otherwise(
+    header: str, rows: list[str], end: str
+) -> None:
+    guessed = tables("".join(f"{line}{end}" for line in (header, *rows)))
+
+    assert 1 == guessed["source"]["header_rows"]
+    assert not {"names", "comment"} & guessed["source"].keys()
+    assert ("CUST_ID", "Zip Code") == (
+        guessed["columns"][portal.CUID],
+        guessed["columns"][portal.POSTAL_CODE],
+    )
+
+
+def test_of_a_name_that_is_there_twice_a_person_says_which_is_meant() -> None:
+    header = HEADER.replace("First Name", "LAST_NAME")
+    lines = [header, *EIGHT, EIGHT[0].replace("C1,", "CUST_IDA,")]
+
+    draft = first_draft(io.BytesIO("\n".join(lines).encode()), "a.csv", date(2026, 11, 20))
+
+    [doubt] = [doubt for doubt in draft.doubts if doubt.key == portal.LAST_NAME]
+    assert ('"LAST_NAME_1"', ('"LAST_NAME_2"',)) == (doubt.value, doubt.others)
+    assert "Is it LAST_NAME_1, or another?" == doubt.question
+    assert "comment" not in tomllib.loads(draft.toml)["source"]
+
+
+def test_names_that_cannot_be_those_of_the_rows_are_refused_and_never_set_aside() -> None:
+    lines = [HEADER.removesuffix(",Primary,BRANCH"), *EIGHT]
+
+    with pytest.raises(HeaderError, match="it names 13 columns, and most lines have 15 fields"):
+        guess("\n".join(lines).encode())
+
+
+def test_a_month_without_a_year_is_asked_for_where_no_column_has_a_name() -> None:
+    rows = [ROW.replace("Zoë", f"Zoë{'e' * month}").format(f"{month:02}") for month in range(1, 9)]
+
+    draft = first_draft(io.BytesIO("\n".join(rows).encode()), "a.csv", date(2026, 11, 20))
+
+    assert {portal.YEAR, portal.MONTH} <= {doubt.key for doubt in draft.doubts}

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from flows.errors import ExtractError
 from flows.extracts.errors import HeaderError
+from flows.extracts.header import header_names
 from flows.extracts.line_kinds import Kind
 from flows.extracts.reader import Block, Extract
 from schemas.source import SourceSettings
@@ -47,6 +48,51 @@ def test_a_folder_of_damaged_files_gives_the_verdicts_that_lie_beside_them(tmp_p
             found = {"accepted": 0, "refused": [], "error": type(error).__name__}
 
         assert beside["verdict"] == found, beside["kind"]
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("id,PHONE, PHONE ", ("id", "PHONE_1", "PHONE_2")),
+        ("id,PHONE,Phone", ("id", "PHONE", "Phone")),
+        ("a,a,a_1,a", ("a_2", "a_3", "a_1", "a_4")),
+        ("a,,column_2", ("a", "column_2_1", "column_2_2")),
+        ("line,line_,row", ("line__1", "line__2", "row_")),
+    ],
+)
+def test_a_name_that_is_there_twice_is_numbered_each_time(
+    line: str, names: tuple[str, ...]
+) -> None:
+    assert names == header_names(line, SourceSettings(), "a.csv")
+
+
+def test_a_cell_more_is_refused_also_where_lines_end_in_a_delimiter() -> None:
+    closed = [f"{line}," for line in damaged.THREE]
+    stray = damaged.row(4, "12 Main St, Apt 4") + ","
+
+    _, block = read(damaged.lines(*closed, stray))
+
+    assert (3, [(5, "line.fields.too_many")]) == (
+        block.rows.height,
+        block.refused.select("line", "code").rows(),
+    )
+
+
+def test_a_column_that_the_header_does_not_name_refuses_the_extract_where_it_has_cells() -> None:
+    with pytest.raises(HeaderError, match="none of the lines after it has as many"):
+        read(damaged.lines(f"{damaged.row(1)},x", f"{damaged.row(2)},", f"{damaged.row(3)},y"))
+
+
+@pytest.mark.parametrize("size", [40, 16 << 20])
+def test_commas_alone_are_blank_behind_the_last_row_and_refused_before_it(size: int) -> None:
+    commas = "," * (damaged.FIELDS - 1)
+    first, second, third = damaged.THREE
+
+    extract, block = read(damaged.lines(first, commas, second, third, commas, commas), block=size)
+
+    assert [(3, "line.fields.empty")] == block.refused.select("line", "code").rows()
+    assert (3, 2) == (block.rows.height, extract.kinds[Kind.BLANK])
+    assert 7 == extract.kinds.total()
 
 
 @pytest.mark.parametrize(
