@@ -16,9 +16,10 @@ such as `[16 digits]`, `[5 letters]` or `[44 Base64]`. Harmless are
 * the cuid of the row that the text is about. OWN stands for it, until it is known whether it is the
   one that we sent (`with_cuid`).
 
-A text about a CVV, a card number or a security answer keeps no digit at all. Links and e-mail
-addresses are marks of their own. A digit is whatever stands for one: those of every script,
-fractions, circled digits, Chinese numerals.
+A text about a CVV, a card number or a security answer (`flows.secret_words`) keeps no digit at all,
+nor does any message of an error that mentions one. Links and e-mail addresses are marks of their
+own. A digit is whatever stands for one: those of every script, fractions, circled digits, Chinese
+numerals.
 """
 
 import re
@@ -38,6 +39,7 @@ from flows.harmless_tokens import (
     marked,
     tokens_of,
 )
+from flows.secret_words import speaks_of_secret
 from flows.vocabulary import ALSO_DIGITS, DIGIT_WORDS
 
 CUID: Final = "[cuid]"
@@ -97,11 +99,6 @@ def have_cvv_together(kept: Iterable[str]) -> bool:
 def _unnamed_digits(kept: str) -> int:
     tokens = _judged(list(tokens_of(_KEPT_MARK.sub("", kept))))
     return sum(token.digits for token in tokens if not token.is_named)
-
-
-def speaks_of_secret(text: str) -> bool:
-    """Return whether a text mentions a CVV, a card number or a security answer."""
-    return _SECRET_WORDS.search(text) is not None
 
 
 def _kept(token: Token, about_secret: bool, too_many: bool) -> str:
@@ -258,20 +255,3 @@ _NAMING = frozenset((
 _COLONS = ("", ":", "=", "#")  # between it and the number
 _LISTING = frozenset(("and", "or", "to", "of", "und", "et", "y", "e"))
 _COMMAS = (",", "-", "–")  # between the numbers of a list
-_SECRETS = (
-    "cv[vcnd]2?(?:hash)?",
-    "csc",
-    "pin",
-    "pans?",
-    "card[ _-]?(?:number|num|no|nr)",
-    "(?:kredit)?kartennummer",
-    "num[ée]ro de (?:la )?(?:carte|tarjeta)",
-    "n[úu]mero (?:de|da|do) (?:la )?(?:tarjeta|cart[ãa]o)",
-    "prüf(?:ziffer|nummer)",
-    "cryptogramme",
-    "(?:card|karten)[ _-]?verification",
-    "verification (?:value|number)",
-    "(?:security|sicherheits|validation)[ _-]?(?:code|value|number|answer|question)",
-    "(?:code de|c[óo]digo de|codice di) (?:s[ée]curit[ée]|seguridad|seguran[çc]a|sicurezza)",
-)
-_SECRET_WORDS = re.compile(rf"(?<![a-z])(?:{'|'.join(_SECRETS)})(?![a-z])", re.IGNORECASE)

@@ -10,8 +10,9 @@ import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 
-from flows.harmless import READ, kept_text, speaks_of_secret
+from flows.harmless import READ, kept_text
 from flows.harmless_tokens import MOST_DATES, Token, is_date, is_digit, mark
+from flows.secret_words import speaks_of_secret
 from flows.vocabulary import DIGIT_WORDS
 
 LONGEST_WORD = 24
@@ -22,7 +23,7 @@ LONGEST_CAPITALS = 14  # Base32 has no other case
 def harmless_name(name: str) -> str:
     """Return what is kept of a file's name that somebody else chose: most names are, whole."""
     tokens = _tokens(unicodedata.normalize("NFC", name[:READ]))
-    return kept_text(tokens, about_secret=speaks_of_secret(_BETWEEN_WORDS.sub(" ", name)))
+    return kept_text(tokens, about_secret=speaks_of_secret(name))
 
 
 _CASED = re.compile(
@@ -31,7 +32,6 @@ _CASED = re.compile(
 )
 _VOWEL = re.compile("[aeiouy]", re.IGNORECASE)
 _CONSONANTS = re.compile("[bcdfghjklmnpqrstvwxz]{7}", re.IGNORECASE)
-_BETWEEN_WORDS = re.compile(r"[^A-Za-z0-9]+")
 _SCANNER = re.compile(
     r"(?P<run>(?<![a-z0-9])20[0-9]{6}-[0-9a-f]{8}(?:-r[0-9]{1,2})?(?:-00[0-9]{3})?(?![0-9A-Za-z]))"
     r"|(?P<uuid>(?<![0-9A-Za-z])[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}(?![0-9A-Za-z]))"

@@ -16,6 +16,7 @@ from typing import Any, Final
 from flows.card_numbers import FEWEST_DIGITS, blank_identifiers, card_spans
 from flows.errors import CardlinkError
 from flows.readable import readable
+from flows.secret_words import CVV_NAMES, CVV_SIGNS, without_accents
 from flows.spellings import Span, readings
 from schemas.digits import number_shape
 
@@ -39,13 +40,16 @@ _DIGEST_OF_CARD = re.compile(
     rf"[^0-9a-z]{{1,6}}{_OF_CARD}",
     re.IGNORECASE,
 )
+# as cvv, cvvStatus, CVC2_CODE, cardCVV
 _CVV = (
-    r"(?:(?:(?<![0-9a-z])cv[vcnd]|(?-i:(?<=[a-z])Cv[vcnd]|(?<![0-9A-Za-z])(?:CSC|CID)))2?"
-    r"(?:[ _-]?(?:code|value|number))?"
-    r"|(?:security|verification|validation)[ _-]?(?:code|value|number))"
+    r"(?:(?:(?:(?<![0-9a-z])|(?<=card))cv[vcnd]"
+    r"|(?-i:(?<=[a-z])C(?:v[vcnd]|V[VCND])|(?<![0-9A-Za-z])(?:CSC|CID)))"
+    r"2?(?:[ _-]?(?:code|value|number))?(?:[_-]?(?!hash)[a-z]{1,16}){0,3}|(?:"
+    rf"{CVV_NAMES})[a-z]{{0,16}})"
 )
 _CVV_SENTENCE_WORDS = (
     r"(?:is|was|of|as|you|for|to|in|the|a|an|your|property|field|input|path|message|service|card"
+    r"|status|error|result|response|failed|check|with|ist|est|es|visuel"
     r"|value|code|number|got|received|given|provided|entered|sent|be|must|not|does|match|matches"
     r"|invalid|valid|wrong|bad|incorrect|rejected|equals)(?![a-z])"
 )
@@ -53,11 +57,9 @@ _NAMED_CVV = re.compile(
     rf"{_CVV}(?:[^0-9a-z]{{0,12}}{_CVV_SENTENCE_WORDS}){{0,6}}[^0-9a-z]{{0,12}}"
     r"(?P<after>[0-9]{3,4}|[0-9](?:[ .-][0-9]){2,3})(?![0-9])"
     rf"|(?<![0-9.,])(?P<before>[0-9]{{3,4}})(?:[^0-9a-z]{{1,12}}{_CVV_SENTENCE_WORDS}){{0,6}}"
-    rf"[^0-9a-z]{{1,12}}{_CVV}(?![a-z]|_?hash|\.[a-z])",
+    rf"[^0-9a-z]{{1,12}}[a-z]{{0,12}}{_CVV}(?![a-z]|_?hash|\.[a-z])",
     re.IGNORECASE,
 )
-# Cheap to look for, and without them there is nothing to find.
-_CVV_WORDS = ("cvv", "cvc", "cvn", "cvd", "csc", "cid", "security", "verification", "validation")
 _HEX_RUN = re.compile(r"(?<![0-9A-Za-z])[0-9A-Fa-f]{32}")
 _LONG_NUMBER = re.compile(number_shape(FEWEST_DIGITS))
 
@@ -238,9 +240,10 @@ def _pattern(secret: str) -> re.Pattern[str]:
 
 def _cvv_spans(text: str) -> Iterator[Span]:
     """Yield where a text has a CVV that it calls so, and where it has the hash of any CVV."""
-    lowered = text.lower()
-    if any(word in lowered for word in _CVV_WORDS):
-        yield from _named_spans(_NAMED_CVV, text)
+    unaccented = without_accents(text)
+    lowered = unaccented.lower()
+    if any(sign in lowered for sign in CVV_SIGNS):
+        yield from _named_spans(_NAMED_CVV, unaccented)
     for run in _CODED.finditer(text):
         yield from _cvv_hash_spans(run)
 

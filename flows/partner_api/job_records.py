@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from flows.harmless import speaks_of_secret
 from flows.partner_api.translation import elements, fold
 from flows.redaction import redact
 from flows.results.masking import mask, mask_host
+from flows.secret_words import speaks_of_secret
 from schemas.partner_api.jobs import PENDING, RunStatus
 from schemas.partner_api.link_placements import (
     AUTHENTICATED,

@@ -18,6 +18,7 @@ from flows.harmless_tokens import OWN
 from flows.results.error_trees import nested, trees
 from flows.results.masking import printable
 from flows.results.partner_terms import PartnerReason, partner_reason, shape_of
+from flows.secret_words import speaks_of_secret
 
 LONGEST = 20_000  # characters that are read: an error object has a few hundred
 DEPTH = 12  # levels of nesting that are walked
@@ -59,11 +60,11 @@ def parse_error(text: str) -> ErrorObject:
         start, end = named.span("cuid")
         cuid, faults = read_error(text[:start] + OWN + text[end:])
         if cuid == OWN:
-            return _about(named["cuid"], faults)
-    return _about(*read_error(text))
+            return _about(named["cuid"], faults, text)
+    return _about(*read_error(text), text)
 
 
-def _about(cuid: str | None, faults: Iterable[Fault]) -> ErrorObject:
+def _about(cuid: str | None, faults: Iterable[Fault], text: str) -> ErrorObject:
     own = tuple(
         Fault(
             tuple(about(name, cuid) for name in fault.path),
@@ -72,16 +73,17 @@ def _about(cuid: str | None, faults: Iterable[Fault]) -> ErrorObject:
         )
         for fault in faults
     )
-    return ErrorObject(cuid, *_judged(own))
+    return ErrorObject(cuid, *_judged(own, is_secret=speaks_of_secret(about(text, cuid))))
 
 
 @lru_cache(maxsize=1024)
-def _judged(faults: tuple[Fault, ...]) -> tuple[tuple[PartnerReason, ...], str]:
+def _judged(faults: tuple[Fault, ...], *, is_secret: bool) -> tuple[tuple[PartnerReason, ...], str]:
     """Return the reasons and the shape of an error object's faults.
 
-    Where its messages have the digits of a CVV one by one, no digit of them is kept.
+    Where the object mentions a secret, or its messages have the digits of a CVV one by one, no
+    digit of them is kept.
     """
-    reasons = dict.fromkeys(partner_reason(*fault) for fault in faults)
+    reasons = dict.fromkeys(partner_reason(*fault, secret=is_secret) for fault in faults)
     if len(reasons) > 1 and have_cvv_together(reason.message for reason in reasons):
         reasons = dict.fromkeys(partner_reason(*fault, secret=True) for fault in faults)
     return tuple(reasons), shape_of(tuple(reasons))

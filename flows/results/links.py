@@ -32,6 +32,7 @@ import polars as pl
 
 from flows.card_numbers import numbers_alone, numbers_within
 from flows.redaction import cvv_hashes, shows_secret
+from flows.secret_words import CVV_SIGNS
 from flows.spellings import readings
 from schemas import breaks
 from schemas.digits import number_shape
@@ -51,7 +52,7 @@ _LONGER = number_shape(PAN_DIGITS + 1)
 _SPELLED = r"[^ -~]|[\\%<]|&(?:#|[A-Za-z]{2,8};)"  # may have digits that are spelled otherwise
 # searched for together, which takes a third of the time
 _MAY_SHOW = f"{_NUMBER}|{_SPELLED}"
-_MAY_NAME_CVV = f"(?i:cv[vcnd]|code)|{_SPELLED}"
+_MAY_NAME_CVV = f"(?i:{'|'.join(CVV_SIGNS)})|{_SPELLED}"
 _NO_LINK = r"""[<>"'`{}|\\^]"""  # what RFC 3986 lets no URL have, and the apostrophe
 _CODED = "^[^/]*//[^/]*/.*?[0-9A-Za-z+/_-]{40}"  # behind the host
 

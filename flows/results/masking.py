@@ -12,6 +12,7 @@ from flows.redaction import redact
 LONGEST = 200  # characters of a message that are stored
 # Cells that need no reading: a date, and a short name with a short number.
 _PLAIN = r"^(?:(?:19|20)[0-9]{2}-[01][0-9]-[0-3][0-9]|[A-Za-z]{0,12}[-_.]?[0-9]{1,8})$"
+_ABBREVIATION = r"(?i)cv[vcnd]|csc|cid"  # beside which no number is stored
 _HOST = re.compile(r"(?:[a-z-]+[0-9]{0,4}[a-z-]*\.){1,5}[a-z]{2,24}", re.IGNORECASE)
 
 
@@ -51,7 +52,8 @@ def storable(column: str, where: pl.Expr | None = None) -> pl.Expr:
     Dates stay, and names with a number of at most eight digits.
     """
     cell = pl.col(column) if where is None else pl.when(where).then(column)
-    is_plain = cell.str.contains(_PLAIN).fill_null(value=True)
+    names_secret = cell.str.contains(_ABBREVIATION)
+    is_plain = (cell.str.contains(_PLAIN) & ~names_secret).fill_null(value=True)
     # few are not plain, and nulls cost nothing
     read = pl.when(~is_plain).then(cell).map_elements(mask, pl.String)
     return pl.when(is_plain).then(cell).otherwise(read).alias(column)

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from flows.harmless import speaks_of_secret
 from flows.harmless_tokens import OWN
 from flows.results.masking import mask
+from flows.secret_words import speaks_of_secret
 
 _CARD_PROPERTIES = (
     "pan", "expiration", "expiration_year", "expiration_month", "name_on_card", "cvv", "cvv_hash",
