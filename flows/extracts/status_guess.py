@@ -14,7 +14,9 @@ import polars as pl
 
 from flows.extracts.guess import SURE, Column, Guess
 from flows.extracts.status_words import (
-    is_mark,
+    is_block,
+    is_end,
+    is_negated,
     label,
     may_be_shown,
     meaning,
@@ -27,18 +29,27 @@ from schemas.reference import toml
 from schemas.status import IGNORED, NO_DATES, UNDECIDED
 
 FEW: Final = 12  # values
-_YES: Final = {"Y", "1", "T", "S", "O", "J", "X", "YES", "TRUE", "SI", "OUI", "SIM", "JA"}
-_NO: Final = {"", "N", "0", "F", "NO", "FALSE", "NON", "NAO", "NEIN"}
+# yes and no, without T and F: temporary and fraud; a letter that may be a code, too (S: stolen),
+# only beside its other half
+_FLAGS: Final = (
+    *(("Y", "N"), ("1", "0"), ("S", "N"), ("O", "N"), ("J", "N"), ("X", "N")),
+    *(("YES", "NO"), ("TRUE", "FALSE"), ("SI", "NO"), ("OUI", "NON"), ("SIM", "NAO")),
+    ("JA", "NEIN"),
+)
+_CODES_TOO: Final = {"S", "O", "J"}
 _ACTIONS: Final = {
     **dict.fromkeys("ACUINM", "send"),
     **dict.fromkeys(("ADD", "CHG", "UPD", "INS", "NEW", "MOD"), "send"),
-    **dict.fromkeys(("D", "R", "X", "DEL", "REM"), "delete"),
+    **dict.fromkeys(("D", "DEL", "REM"), "delete"),
 }
+# where A is among them: without it, N may be a no, and O an opposition
 _STATES: Final = {
     **dict.fromkeys(("A", "N", "O", "V"), "send"),
-    **dict.fromkeys(("I", "P", "H"), "leave_out"),
-    **dict.fromkeys(("B", "C", "D", "F", "L", "S", "T", "X", "Z"), "delete"),
+    **dict.fromkeys(("B", "F", "H", "I", "P", "S", "T", "X", "Z"), "leave_out"),
+    **dict.fromkeys(("C", "D", "L"), "delete"),
 }
+_WORD: Final = re.compile(r"[^\W\d_]{1,20}(?:[ _/.-]{1,3}[^\W\d_]{1,20}){0,3}")
+_OF_PERSONS: Final = {"by", "user", "name", "operator", "agent"}
 _ACTION_WORDS: Final = {
     *("action", "actn", "act", "op", "opr", "oper", "operation", "maint", "maintenance", "change"),
     *("activity", "mvt", "mouvement", "movimiento", "movimento", "aenderung"),
@@ -109,7 +120,8 @@ def _shares(column: Column) -> str:
         return f"{len(counts) - ('' in counts):,} values, {empty:.0%} empty"
     labels = Counter[str]()
     for value, times in counts.items():
-        labels[label(value)] += times
+        is_word = value and _may_be_shown(column, value)
+        labels[value if is_word else label(value)] += times
     return ", ".join(f"{text} {_share(times / total)}" for text, times in labels.most_common())
 
 
@@ -120,32 +132,38 @@ def _share(share: float) -> str:
 def _values_to_decide(column: Column) -> list[str]:
     """Return the values that a person can be asked about one by one; none where some is hidden."""
     values = sorted(set(column.values))
-    if len(values) > FEW or not all(map(may_be_shown, values)):
+    if len(values) > FEW or not all(_may_be_shown(column, value) for value in values):
         return []
     return values
 
 
+def _may_be_shown(column: Column, value: str) -> bool:
+    """Return whether a value is a code, or a word of a column whose few values are of status."""
+    if may_be_shown(value):
+        return True
+    words = plain_words(column.name)
+    different = len(set(column.values))
+    are_of_status = speaks_of_status(column.name) and _OF_PERSONS.isdisjoint(words)
+    are_few = different <= FEW and 2 * different <= len(column.values)
+    return are_of_status and are_few and bool(_WORD.fullmatch(value))
+
+
 def _proposals(column: Column) -> Iterator[dict[str, object]]:
-    """Yield what the settings may be: of a day, or of values that all have a usual meaning."""
-    form = _day_form(column.present)
-    if form:
+    """Yield what the settings may be: of a day, in each form that fits, or of values."""
+    forms = _day_forms(column.present)
+    for form in forms:
         yield {"date": form}
-    elif not column.present:
-        yield {"send": [""]}
-    else:
-        usual = _usual(column)
-        if usual:
-            yield usual
+    if not forms:
+        yield _usual(column) if column.present else {"send": [""]}
 
 
-def _day_form(values: Sequence[str]) -> str:
-    """Return the one format of a day that nearly all values have, "" for none or several."""
+def _day_forms(values: Sequence[str]) -> list[str]:
+    """Return the formats of a day that nearly all values have."""
     texts = pl.Series("text", values, pl.String)
     days = texts.filter(~texts.str.contains(NO_DATES))
     if days.is_empty():
-        return ""
-    forms = [form for form in READINGS if "DD" in form and _share_of_days(days, form) > SURE]
-    return forms[0] if len(forms) == 1 else ""
+        return []
+    return [form for form in READINGS if "DD" in form and _share_of_days(days, form) > SURE]
 
 
 def _share_of_days(days: pl.Series, form: str) -> float:
@@ -156,44 +174,55 @@ def _share_of_days(days: pl.Series, form: str) -> float:
 
 
 def _usual(column: Column) -> dict[str, object]:
-    """Return what the values usually mean, by the kind of the header; none where one is unclear."""
+    """Return what the values usually mean, by the kind of the header.
+
+    What is not known is left out: it is never sent, and no link is withdrawn.
+    """
+    values = sorted(set(column.values))
+    shown = [value for value in values if _may_be_shown(column, value)]
+    if len(values) > FEW:
+        shown = shown[:1] if "" in shown else []
+    by_words = {value: meaning(value) for value in values if len(value) > 2}
+    codes = _of_codes(column.name, {_plain(value) for value in values if not by_words.get(value)})
     lists: dict[str, list[str]] = {"send": [], "leave_out": [], "delete": []}
-    for value in sorted(set(column.values)):
-        decision = _meaning(column.name, value)
-        if decision not in lists:
-            return {}
+    for value in shown:
+        decision = by_words.get(value) or codes.get(_plain(value), "leave_out")
         lists[decision].append(value)
-    return {decision: values for decision, values in lists.items() if values}
+    if not any(lists.values()):
+        lists["leave_out"].append("")
+    decided: dict[str, object] = {
+        key: named for key, named in lists.items() if named or key == "send"
+    }
+    if len(shown) < len(values):
+        decided["unknown"] = "leave_out"
+    return decided
 
 
-def _meaning(header: str, value: str) -> str:
-    """Return what a value usually means under a header, "" where that is unclear."""
-    if not may_be_shown(value):
-        return ""
-    by_words = meaning(value) if len(value) > 2 else ""
-    if by_words:
-        return by_words
-    upper = value.upper()
-    if is_mark(header):
-        return _of_mark(upper)
-    if not _ACTION_WORDS.isdisjoint(plain_words(header)):
-        return _ACTIONS.get(upper, "")
-    if any(word.startswith(("activ", "actif", "aktiv", "ativ")) for word in plain_words(header)):
-        return _of_flag(upper, "send", "leave_out")
-    if speaks_of_status(header):
-        return _STATES.get(upper, "")
-    return ""
+def _plain(value: str) -> str:
+    """Return a code as the tables have it: in capitals without accents."""
+    return "".join(plain_words(value)).upper()
 
 
-def _of_mark(value: str) -> str:
-    """Return what a mark of the end means: nothing, a no, or else a yes or the kind of the end."""
-    usual = _of_flag(value, "delete", "send")
-    if usual:
-        return usual
-    return "delete" if value.isalpha() else ""
+def _of_codes(header: str, codes: set[str]) -> dict[str, str]:
+    """Return what codes usually mean under a header, together: none of some is known by itself."""
+    present = codes - {""}
+    flags = next((pair for pair in _FLAGS if _are_flags(present, pair)), ())
+    if is_negated(header):
+        return {}
+    if is_block(header) or is_end(header):
+        ends = "delete" if is_end(header) else "leave_out"
+        return {"": "send", **dict(zip(flags, (ends, "send"), strict=False))}
+    words = plain_words(header)
+    if any(word.startswith(("activ", "actif", "aktiv", "ativ")) for word in words):
+        return dict(zip(flags, ("send", "leave_out"), strict=False))
+    if not _ACTION_WORDS.isdisjoint(words):
+        return _ACTIONS if present <= _ACTIONS.keys() else {}
+    is_state = speaks_of_status(header) and "A" in present
+    return _STATES if is_state and present <= _STATES.keys() else {}
 
 
-def _of_flag(value: str, yes: str, no: str) -> str:
-    if value in _YES:
-        return yes
-    return no if value in _NO else ""
+def _are_flags(present: set[str], pair: tuple[str, str]) -> bool:
+    """Return whether codes are a yes and a no, or one of them that can be nothing else."""
+    return present == {*pair} or (
+        len(present) == 1 and present <= {*pair} and present.isdisjoint(_CODES_TOO)
+    )

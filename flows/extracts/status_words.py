@@ -21,6 +21,10 @@ _LEAVE_OUT: Final = """
     suspendu suspendue suspendido suspendida suspenso suspensa hold onhold restricted restreint
     attente pendiente pendente ausstehend temporary temporaire temporal temporario delinquent
     overlimit notactivated embossed ordered produced disabled
+    blocked block blocking bloque bloquee blocage opposition bloqueado bloqueada bloqueo bloqueio
+    gesperrt gesperrte gesperrter sperre sperrung blockiert bloccato bloccata blocco geblokkeerd
+    zablokowana zablokowany frozen freeze gele gelee congelado congelada eingefroren retenu retenue
+    retenido retenida retido retida sospeso sospesa angehalten
 """
 _DELETE: Final = """
     closed close cloture cloturee ferme fermee cerrado cerrada fechado fechada encerrado encerrada
@@ -31,7 +35,7 @@ _DELETE: Final = """
     fraudulent betrug deceased dead death decede decedee deces fallecido fallecida muerto difunto
     falecido falecida obito morto verstorben tod gestorben destroyed detruit detruite destruido
     destruida damaged endommage terminated chargedoff chargeoff writtenoff revoked counterfeit
-    opposition bloque bloquee blocked block bloqueado bloqueada gesperrt expired replaced
+    expired replaced
     remplacee reemplazada substituido ersetzt purged void voided hotlisted compromised bankrupt
 """
 # Words beside them, which say nothing alone.
@@ -88,15 +92,30 @@ def speaks_of_status(header: str) -> bool:
     return any(word in whole or _STEM.search(word) for word in words)
 
 
-def is_mark(header: str) -> bool:
+def is_block(header: str) -> bool:
+    """Return whether a header speaks of what holds a card up, so that "yes" means that it is."""
+    return _has_word(header, _BLOCKS, {"blk", "hold"})
+
+
+def is_end(header: str) -> bool:
     """Return whether a header speaks of what ends a card, so that "yes" means that it ended."""
+    return _has_word(header, _ENDS, {"del", "dlt", "fech"})
+
+
+def is_negated(header: str) -> bool:
+    """Return whether a header says the opposite of one of its words: NOT_BLOCKED, UNBLOCKED."""
     words = plain_words(header)
-    return any(_ENDS.search(word) or word in {"del", "dlt", "blk", "fech"} for word in words)
+    return not _NEGATIONS.isdisjoint(words) or any(_UNDONE.match(word) for word in words)
 
 
+def _has_word(header: str, beginnings: re.Pattern[str], whole: set[str]) -> bool:
+    return any(beginnings.search(word) or word in whole for word in plain_words(header))
+
+
+_UNDONE: Final = re.compile("unblo|unfr|unsus|desblo|debloq|entsperr|entblock|sblocc|reactiv")
+_BLOCKS: Final = re.compile("block|bloc|bloq|blok|sperr|hotl|freez|frozen|oppos")
 _ENDS: Final = re.compile(
-    "block|bloc|bloq|blok|sperr|hotl|freez|frozen|fraud|betrug|oppos|delet|suppr|elimin|borrad|"
-    "exclu|loesch|losch|cancel|annul|storn|clos|clot|cerrad|cierr|fecha[dm]|encerr|schlies|geschl|deceas|"
+    "fraud|betrug|delet|suppr|elimin|borrad|exclu|loesch|losch|cancel|annul|storn|clos|clot|cerrad|cierr|fecha[dm]|encerr|schlies|geschl|deceas|"
     "decesd|death|dece|fallec|falec|defunc|obito|muert|morto|verstorb|todes|lost|stolen|perd|"
     "extravi|roub|roba|verlor|gestohl|termin|void"
 )

@@ -158,16 +158,17 @@ def test_so_many_values_are_asked_about_one_by_one(values: int, asked: int) -> N
     assert (asked == 0) == ("values, 0% empty" in status_guess._shares(column(*codes)))
 
 
-@pytest.mark.parametrize(("days", "form"), [(19, ""), (20, "YYYYMMDD")])
-def test_a_day_of_closing_has_the_form_that_nearly_all_have(days: int, form: str) -> None:
+@pytest.mark.parametrize(("days", "forms"), [(19, []), (20, ["YYYYMMDD"])])
+def test_a_day_of_closing_has_the_form_that_nearly_all_have(days: int, forms: list[str]) -> None:
     values = many("20261120", days, "unknown", 20 - days)
 
-    assert form == status_guess._day_form(values)
+    assert forms == status_guess._day_forms(values)
 
 
 def test_a_code_of_two_letters_is_no_word_of_status() -> None:
     assert [False, True] == [status_words.speak_of_status([value]) for value in ("ok", "open")]
-    assert ["", "send"] == [status_guess._meaning("X", value) for value in ("ok", "open")]
+    offers = [status_guess._usual(column(value)) for value in ("ok", "open")]
+    assert [{"send": [], "leave_out": ["ok"]}, {"send": ["open"]}] == offers
 
 
 @pytest.mark.parametrize(("length", "shown"), [(11, 11), (12, 12), (13, 15)])
