@@ -16,6 +16,7 @@ from schemas.expressions import PUBLISHED
 
 FULL_WIDTH = str.maketrans("0123456789", "０１２３４５６７８９")
 ARABIC = str.maketrans("0123456789", "٠١٢٣٤٥٦٧٨٩")
+DEVANAGARI = str.maketrans("0123456789", "०१२३४५६७८९")
 MATHEMATICAL = {ord("0") + digit: chr(0x1D7CE + digit) for digit in range(10)}
 SEPARATORS = (
     *(
@@ -25,7 +26,10 @@ SEPARATORS = (
         "/",
         "_",
         "\u00a0",
+        "\u2009",
+        "\u2011",
         "\u2013",
+        "\u202f",
         " - ",
         "\u200b",
         "\u00ad",
@@ -43,6 +47,7 @@ DIGITS: tuple[Callable[[str], str], ...] = (
     str,
     lambda text: text.translate(FULL_WIDTH),
     lambda text: text.translate(ARABIC),
+    lambda text: text.translate(DEVANAGARI),
     lambda text: text.translate(MATHEMATICAL),
     lambda text: "".join(f"\\u003{digit}" for digit in text),
     lambda text: "".join(f"\\\\x3{digit}" for digit in text),
@@ -71,6 +76,7 @@ CVVS = (
     '"value":"{}","property":"cvv"', "'{}' (cvv)", "the cvv you sent, {}",
     '\\"cvv\\": \\"{}\\"', "cardCvv={}", "verification value: {}", "cvv got {}",
     '"input":"{}","path":["service_card","cvv"]', "{} does not match the security code",
+    "cvvStatus {}", "verificationCode: {}", "cardCode={}", "card code {}", "code de sécurité {}",
 )  # fmt: skip
 DIGESTS = ("md5", "sha1", "sha256", "sha512")
 DIGESTED = (

@@ -19,7 +19,7 @@ from tests.night import Bench, local_bench, portal_csv
 from tests.schemas.test_telling import PAN_TOLD, spelled
 
 SENT_CVV = "592"
-PROPERTIES = ("cvv", "service_card.cvv", "cvc", "securityCode")
+PROPERTIES = ("cvv", "service_card.cvv", "cvc", "securityCode", "cardCode", "cvvStatus")
 MESSAGES = (
     "invalid value {0}",
     "{0} is not a valid security code; got {0}",
