@@ -34,6 +34,7 @@ from prefect.runtime import flow_run, task_run
 from prefect.states import Completed, Failed
 from prefect.tasks import Task
 
+from flows.commands import results
 from flows.commands.context import Context
 from flows.commands.entry import Entry
 from flows.commands.form import Form
@@ -342,7 +343,7 @@ def _task(built: Form, picked: Entry[...]) -> Callable[[dict[str, Any]], Any]:
 if TYPE_CHECKING:
     IssuerName = str
 else:
-    IssuerName = kind_of(outbox_list.parameters[0])
+    IssuerName = kind_of(results.ingest.parameters[0])
 
 rerun = form("rerun")
 ingest = form("ingest")

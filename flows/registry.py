@@ -33,7 +33,6 @@ from flows.commands import (
     settings,
     submit,
     trace,
-    upgrade,
     upload,
     worklist,
 )
@@ -57,7 +56,6 @@ ENTRIES = entries_of(
     settings,
     check,
     agree,
-    upgrade,
     changelog,
     submit,
     upload,

@@ -74,7 +74,6 @@ _PERSON: ContextVar[str] = ContextVar("person", default="")
 _GOVERNING: ContextVar[Governing | None] = ContextVar("governing", default=None)
 HEARTBEAT = "heartbeat"  # no channel, but a switch outside
 KEPT_CHANNELS = "cardlink-channels"  # a secret on the Prefect server: addresses by name, as JSON
-CHANNELS = ("webhook", "slack", "pagerduty", "email", "sender", "sendgrid")
 OTHERS_CURVES = ("Curve25519", "P-256", "P-384", "P-521")  # of keys that others give us
 # what the older and what the newer UI of Prefect read of an address, and both
 BY_HAND = "deployments.tags.name=by-hand&tags=%5B%22by-hand%22%5D&limit=50"
@@ -357,10 +356,9 @@ def channel_addresses() -> dict[str, str]:
     """Return the addresses of the channels to people, by name; ChannelsError.
 
     `CARDLINK_CHANNELS` has a line `name = URL` for each; `heartbeat` is the switch outside that
-    each good watch pings, from `CARDLINK_HEARTBEAT_URL`. The variables `CARDLINK_ALERT_...` of
-    earlier versions are channels, too.
+    each good watch pings, from `CARDLINK_HEARTBEAT_URL`.
     """
-    addresses = _channels_of_earlier_versions()
+    addresses = dict[str, str]()
     if heartbeat := secret("CARDLINK_HEARTBEAT_URL"):
         addresses[HEARTBEAT] = heartbeat
     for line in secret("CARDLINK_CHANNELS").splitlines():
@@ -370,16 +368,6 @@ def channel_addresses() -> dict[str, str]:
         if not re.fullmatch(r"[a-z][a-z0-9-]{0,30}", name) or "://" not in address:
             raise ChannelsError()
         addresses[name] = address
-    return addresses
-
-
-def _channels_of_earlier_versions() -> dict[str, str]:
-    named = {name: os.environ.get(f"CARDLINK_ALERT_{name.upper()}", "") for name in CHANNELS}
-    addresses = {name: named[name] for name in ("webhook", "slack") if named[name]}
-    if key := named["pagerduty"]:
-        addresses["pagerduty"] = f"pagerduty://{key}@{key}"
-    if (email := named["email"]) and (key := named["sendgrid"]):
-        addresses["email"] = f"sendgrid://{key}:{named['sender'] or email}/{email}"
     return addresses
 
 

@@ -48,8 +48,6 @@ BY_ACT: Final[Mapping[Act, Sequence[str]]] = {
         "columns.",
         "status.",
         "eligible.",
-        "filter.",
-        "deleted.",
         "repairs.",
         "rules.",
         "full_portfolio",
@@ -63,7 +61,7 @@ ACTS: Final = "four_eyes.acts"
 HOURS: Final = "four_eyes.hours"
 PERSONS: Final = "four_eyes.persons"
 # Tables whose keys are columns of the extract or of the portal.
-FREE: Final = ("columns", "status", "filter", "deleted")
+FREE: Final = ("columns", "status")
 # The tables of receivers of links, by their names, and what stands for a name where none is meant.
 RECEIVERS: Final = "deliveries"
 ANY: Final = "*"
@@ -125,13 +123,12 @@ def governed_settings(issuer: Issuer, header: str) -> dict[str, Any]:
 def changes(before: Values, after: Values) -> list[Change]:
     """Return what differs, by name.
 
-    A setting that only this version of cardlink has is no change while it has its default, and
-    neither is one that only an earlier version had.
+    A setting of a table that was not used is no change while it has its default.
     """
     changed = []
     for name in sorted(before.keys() | after.keys()):
         change = Change(name, before.get(name), after.get(name))
-        if change.before != change.after and not _comes_with_a_version(name, before, after):
+        if change.before != change.after and not _is_new_default(name, before, after):
             changed.append(change)
     return changed
 
@@ -187,7 +184,7 @@ def _table_of(model: type[BaseModel], name: str) -> type[BaseModel] | None:
 
 @cache
 def _defaults() -> Values:
-    """Return the default of every setting that this version has, by name."""
+    """Return the default of every setting, by name."""
     of_receivers = _default_of_each(Receiver, f"{RECEIVERS}.{ANY}.")
     return {**dict(_default_of_each(Issuer, "")), **dict(of_receivers)}
 
@@ -204,15 +201,11 @@ def _default_of_each(model: type[BaseModel], prefix: str) -> Iterator[tuple[str,
             yield f"{prefix}{name}", to_jsonable_python(default)
 
 
-def _comes_with_a_version(name: str, before: Values, after: Values) -> bool:
-    """Return whether a setting is in one of both only because another version wrote it."""
-    defaults = _defaults()
+def _is_new_default(name: str, before: Values, after: Values) -> bool:
+    """Return whether a setting is only in the later ones, and has its default there."""
     general = _of_any_receiver(name)
-    if name not in before:
-        return general in defaults and defaults[general] == after[name]
-    is_free = name.startswith(tuple(map(_table, (*FREE, RECEIVERS))))
-    is_known = general in defaults or name == HEADER or is_free
-    return name not in after and not is_known
+    defaults = _defaults()
+    return name not in before and general in defaults and defaults[general] == after[name]
 
 
 def _of_any_receiver(name: str) -> str:

@@ -9,7 +9,7 @@ from schemas import handover, settings
 from schemas.arrivals import Arrivals
 from schemas.challenges import Challenge
 from schemas.eligible import Eligibility
-from schemas.mapping import Columns, Filter, PortalColumn, Spec
+from schemas.mapping import Columns, PortalColumn, Spec
 from schemas.partner_api.service import ServiceSettings
 from schemas.portal_settings import PortalSettings
 from schemas.settings import Settings, StoreSettings, setting
@@ -199,8 +199,6 @@ class Issuer(Settings):
     columns: Columns = Field(default_factory=dict)
     status: Status = setting({}, "which rows count: source column = what its values decide")
     eligible: Eligibility = Eligibility()
-    filter: Filter = setting({}, "older spelling of `[status]`: the values of rows that count")
-    deleted: Filter = setting({}, "older spelling of `[status]`: the values that close a card")
     repairs: Repairs = Repairs()
     rules: RuleSettings = RuleSettings()
     limits: Limits = Limits()

@@ -7,26 +7,13 @@ the same bytes.
 from datetime import date
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
-
-FACTS = 4  # version of the JSON objects that are no Document: events, alerts, summaries
-
-
-def version(number: int) -> Any:
-    """Return the field `format` of a document that is written in this version."""
-    return Field(number, exclude_if=lambda written: written == 1)
+from pydantic import BaseModel, ConfigDict
 
 
 class Document(BaseModel):
-    """A small immutable JSON object; `format` is its version. DESIGN.md says how one is changed."""
+    """A small immutable JSON object."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    format: int = version(1)
-
-    @property
-    def newer(self) -> bool:
-        """Whether a version later than this one wrote it."""
-        return self.format > int(type(self).model_fields["format"].default)
 
 
 class SourceFile(Document):
@@ -44,14 +31,13 @@ class SourceIdentity(Document):
     Of two files that are joined, `files` has each; version, size and digest are those of both.
     """
 
-    format: int = version(2)
     key: str
     version: str
     size: int
     sha256: str
     newlines: int = 0  # line ends among the bytes, to estimate the rows; no help where compressed
     # the extract itself, and the second file that is joined to it
-    files: tuple[SourceFile, ...] = Field((), exclude_if=lambda files: not files)
+    files: tuple[SourceFile, ...] = ()
 
 
 class Selection(Document):
@@ -72,7 +58,6 @@ class Selection(Document):
 class Inputs(Document):
     """What a run is made from."""
 
-    format: int = version(3)
     run: str
     source: SourceIdentity
     as_of: date
@@ -80,9 +65,8 @@ class Inputs(Document):
     recipe: int
     recipients: tuple[str, ...]
     selection: Selection | None = None
-    # digest of the issuer's settings in force when the run was planned (the chain `settings/`); ""
-    # in documents of earlier versions
-    settings_in_force: str = Field("", exclude_if=lambda sha256: not sha256)
+    # digest of the issuer's settings in force when the run was planned (the chain `settings/`)
+    settings_in_force: str = ""
 
 
 class Plan(Inputs):
@@ -90,27 +74,23 @@ class Plan(Inputs):
     if it differs.
     """
 
-    format: int = version(4)
     settings: dict[str, Any]
     reason: str = ""  # why an extract that already had a run gets another
-    # set by an earlier version that read extracts in parts; always null now
-    cut: dict[str, Any] | None = None
     known: str = ""  # digest of the prior state of the issuer's cards; "" where it does not count
-    # the version of cardlink that planned the run; "" in documents of earlier formats
-    release: str = Field("", exclude_if=lambda release: not release)
+    release: str  # the version of cardlink that planned the run
 
 
 class Counts(Document):
     """What became of the source's rows; `read` is the sum of the fates.
 
-    `ineligible`: not eligible for a link ([eligible]); none in documents of earlier versions.
+    `ineligible`: not eligible for a link ([eligible]).
     """
 
     lines: int
     read: int
     submitted: int
     rejected: int
-    ineligible: int = Field(0, exclude_if=lambda rows: rows == 0)
+    ineligible: int = 0
     duplicate: int
     suppressed: int
     trailer: int | None = None
@@ -138,12 +118,12 @@ class SourceColumn(Document):
     """Where a portal column comes from in the issuer's file, and how its text is read."""
 
     names: tuple[str, ...]  # source columns; in fixed format places
-    place: str = Field("", exclude_if=lambda place: not place)  # the part of the text that is taken
+    place: str = ""  # the part of the text that is taken
     # of dates the form that fits all rows, where the settings have `auto`
-    form: str = Field("", exclude_if=lambda form: not form)
+    form: str = ""
     # what `lookup` knows: the first ones, and how many more
-    texts: tuple[str, ...] = Field((), exclude_if=lambda texts: not texts)
-    more_texts: int = Field(0, exclude_if=lambda number: not number)
+    texts: tuple[str, ...] = ()
+    more_texts: int = 0
 
 
 class Layout(Document):
@@ -151,10 +131,10 @@ class Layout(Document):
 
     columns: dict[str, SourceColumn]  # by portal column
     size: int  # fields of a record; in fixed format its characters
-    # the names of the file's columns, where it names them; none in documents of earlier versions
-    header: tuple[str, ...] = Field((), exclude_if=lambda names: not names)
+    # the names of the file's columns, where it names them
+    header: tuple[str, ...] = ()
     # repairs that a row turned off for the whole file, by the line of the first such row
-    turned_off: dict[str, int] = Field({}, exclude_if=lambda lines: not lines)
+    turned_off: dict[str, int] = {}
 
 
 class ColumnProfile(Document):
@@ -190,17 +170,16 @@ class JoinedRows(Document):
 class Manifest(Inputs):
     """The commit of a run: nothing counts, and nothing is offered for upload, until it exists."""
 
-    format: int = version(5)
     counts: Counts
     reasons: dict[str, int]
     repairs: dict[str, int]
     chunks: tuple[ManifestChunk, ...]
     ledger: tuple[LedgerPart, ...]
     # of the extract, where it has one
-    sequence: int | None = Field(None, exclude_if=lambda number: number is None)
+    sequence: int | None = None
     # of a whole extract
-    profile: Profile | None = Field(None, exclude_if=lambda profile: profile is None)
-    # None where an earlier version wrote it
-    layout: Layout | None = Field(None, exclude_if=lambda layout: layout is None)
+    profile: Profile | None = None
+    # None where no row was read
+    layout: Layout | None = None
     # where a second file was joined to the extract
-    joined: JoinedRows | None = Field(None, exclude_if=lambda rows: rows is None)
+    joined: JoinedRows | None = None

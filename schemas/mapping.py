@@ -189,9 +189,7 @@ class Cell(Settings):
         "reject",
         "what a text that is not in `lookup` means: its row is rejected, it is empty, or kept",
     )
-    when: Filter | None = setting(
-        None, "rows that have it, as in `[filter]`; in others it is empty"
-    )
+    when: Filter | None = setting(None, "rows that have these values; in others it is empty")
 
     @model_validator(mode="after")
     def _has_one_source(self) -> Self:

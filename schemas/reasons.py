@@ -48,7 +48,7 @@ NOT_ELIGIBLES = (
     ENDS_BEFORE_LINK,
     NOT_WANTED,
 )
-EXCLUDED = "row.filter.excluded"  # left out by [status], or [filter]
+EXCLUDED = "row.filter.excluded"  # left out by [status]
 UNKNOWN_STATUS = "row.status.unknown"  # its status is one that [status] does not name
 GIVEN_UP = "card.given.up"  # an operator decided that it needs no link
 ERASED = "card.holder.erased"  # its cardholder is forgotten: nothing of the row is kept

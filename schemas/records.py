@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from schemas.manifest import Document, ManifestChunk, version
+from schemas.manifest import Document, ManifestChunk
 
 LINKED: Final = "linked"
 REFUSED: Final = "refused"  # the partner gave no link
@@ -45,11 +45,9 @@ class AuditEntry(Document):
     `proved_by` tells.
 
     `settled`: of every object that the entries up to that number name it is known whether it was
-    written. `process` names who writes. `covers`: the kinds of objects that are named since, all of
-    flows/runs/audit_trail.py where it is 2.
+    written. `process` names who writes.
     """
 
-    format: int = version(2)
     before: str
     at: AwareDatetime
     by: str
@@ -57,11 +55,10 @@ class AuditEntry(Document):
     older: tuple[str, ...] = ()
     reason: str = ""  # why a finding is accepted
     seal: str = ""
-    settled: int = Field(0, exclude_if=lambda number: number == 0)
-    process: str = Field("", exclude_if=lambda name: not name)
-    covers: int = Field(1, exclude_if=lambda number: number == 1)
-    proof: str = Field("", exclude_if=lambda text: not text)
-    proved_by: str = Field("", exclude_if=lambda text: not text)
+    settled: int = 0
+    process: str = ""
+    proof: str = ""
+    proved_by: str = ""
 
 
 class Approval(Record):
@@ -71,23 +68,22 @@ class Approval(Record):
     The rest is the request whole, as the first person was shown it: values of the command's
     parameters by name; the versions of files by key, and digests of those that are not in the
     store, by name; the digest of the settings in force (`settings/`); and what the command would
-    have done. None in records of earlier versions.
+    have done.
     """
 
-    format: int = version(2)
     what: Literal["requested", "carried out", "given back"]
     actor: str
     act: str
     line: str  # the command
     digest: str
     until: AwareDatetime
-    parameters: dict[str, Any] | None = Field(None, exclude_if=lambda values: values is None)
-    files: dict[str, str] | None = Field(None, exclude_if=lambda files: files is None)
-    settings: str | None = Field(None, exclude_if=lambda sha256: sha256 is None)
-    would: dict[str, Any] | None = Field(None, exclude_if=lambda facts: facts is None)
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    files: dict[str, str] = Field(default_factory=dict)
+    settings: str = ""
+    would: dict[str, Any] = Field(default_factory=dict)
     # of a person whose key is pinned: of the rest of a request; of what is carried out, of the
     # request's digest
-    signature: str | None = Field(None, exclude_if=lambda armored: armored is None)
+    signature: str | None = None
 
 
 class SettingsInForce(Record):
@@ -104,21 +100,10 @@ class SettingsInForce(Record):
     settings: dict[str, Any]
 
 
-class FormatInForce(Record):
-    """One record of the chain `formats/`: what is stored of an issuer is written in this format
-    from now on.
-
-    `release`: the first version of cardlink that knows it.
-    """
-
-    number: int
-    release: str
-
-
 class Closing(Record):
     """One record of a run's chain `closed/`: a break was closed with so many rows, or reopened.
 
-    `decision` is one of `schemas.breaks.DECISIONS`, empty in records of earlier versions; `covers`
+    `decision` is one of `schemas.breaks.DECISIONS`, empty where it is reopened; `covers`
     are the sent rows it has its effect on: those of the break at that time.
     """
 
@@ -256,7 +241,6 @@ class Erasure(Record):
 class SingleAsked(Document):
     """One link that is about to be requested; `row` is None if its fields were typed in."""
 
-    format: int = version(2)
     row: int | None
     cuid: str
     last_4: str
@@ -265,9 +249,9 @@ class SingleAsked(Document):
     by: str
     override: str = ""  # why, although the card has or awaits a link
     # the last day that is requested; None: the partner's choice
-    link_until: date | None = Field(None, exclude_if=lambda day: day is None)
+    link_until: date | None = None
     # by the reference of a card that the partner has, without its number
-    by_reference: bool = Field(default=False, exclude_if=lambda by_reference: not by_reference)
+    by_reference: bool = False
 
 
 class SingleAnswered(Document):
@@ -288,7 +272,6 @@ class Delivery(Document):
     `files`: SHA-256 by name, in clear where they are `sealed_to` a key.
     """
 
-    format: int = version(2)
     after: int
     at: AwareDatetime
     by: str
@@ -297,7 +280,7 @@ class Delivery(Document):
     replaced: int
     withdrawn: int
     living: int  # links that the receiving side has after it
-    sealed_to: str | None = Field(None, exclude_if=lambda key: key is None)
+    sealed_to: str | None = None
 
     @property
     def names(self) -> list[str]:
@@ -363,7 +346,6 @@ class Removed(BaseModel):
 class Purged(Document):
     """One purged part of a run; `verdict` and `rows` are those of its last report."""
 
-    format: int = version(2)
     run: str  # empty for links outside a run: single ones, deliveries
     part: Part
     at: AwareDatetime
@@ -374,5 +356,5 @@ class Purged(Document):
     bytes: int
     verdict: str = ""
     rows: dict[str, int] = Field(default_factory=dict)
-    # of a ledger; None in records of earlier versions
-    removed: Removed | None = Field(None, exclude_if=lambda removed: removed is None)
+    # of a ledger
+    removed: Removed | None = None

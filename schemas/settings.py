@@ -240,7 +240,6 @@ Act = Literal[
     "accept",
     "settings",
     "mapping",
-    "upgrade",
 ]
 
 
@@ -258,7 +257,7 @@ class FourEyes(Settings):
         "`withdraw` or `ingest-again`; `link-form`; `deliver`; `purge`; `erase`: `person erase`; "
         "`audit accept`; `settings`: a change of keys, hosts, limits, `[store]`, `[resend]` or "
         "`[retention]`; "
-        "`mapping`: of what becomes of a row; `upgrade`. A change of this table needs two persons "
+        "`mapping`: of what becomes of a row. A change of this table needs two persons "
         "as soon as it names an act",
     )
     hours: int = setting(24, "hours after which a request expires", ge=1, le=168)

@@ -37,23 +37,6 @@ PROOFS = frozenset(
     }
 )
 
-# Settings of [source] that came later; a run made before has the digest of settings without them.
-FORMATS = frozenset(
-    {
-        "record_format",
-        "record_length",
-        "copybook",
-        "short_records",
-        "join",
-        "segment_field",
-        "segments",
-        "segment_row",
-        "segment_key",
-        "segment_optional",
-        "sheet",
-    }
-)
-
 
 def _refuse(problem: str) -> None:
     """Raise ValueError where there is a problem."""

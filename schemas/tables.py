@@ -11,8 +11,6 @@ from typing import Any
 import pandera.polars as pa
 import polars as pl
 
-FORMAT = 3  # version of our Parquet files: goes up when one of them gets, loses or changes a column
-
 
 class Table(pa.DataFrameModel):
     """A table with exactly its columns, in their order."""
@@ -32,9 +30,9 @@ class Table(pa.DataFrameModel):
 def parquet(
     frame: pl.DataFrame, metadata: Mapping[str, str] | None = None, **options: Any
 ) -> bytes:
-    """Return a frame as Parquet; its metadata name the version, which the first did not write."""
+    """Return a frame as Parquet."""
     out = BytesIO()
-    frame.write_parquet(out, metadata={**(metadata or {}), "format": str(FORMAT)}, **options)
+    frame.write_parquet(out, metadata=dict(metadata or {}), **options)
     return out.getvalue()
 
 

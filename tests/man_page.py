@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import click
 
 from flows.cli.main import COMMANDS, command_of, main
-from flows.cli.sections import EARLIER, GROUPS, SECTIONS
+from flows.cli.sections import GROUPS, SECTIONS
 from flows.cli.shared_options import options
 from flows.commands.entry import Entry
 
@@ -67,7 +67,7 @@ def _commands(name: str) -> Iterator[str]:
         return
     yield _text(GROUPS[name])
     for entry in COMMANDS:
-        if entry.name.startswith(f"{name} ") and entry.name not in EARLIER:
+        if entry.name.startswith(f"{name} "):
             yield from _command(entry)
 
 

@@ -23,7 +23,7 @@ import polars as pl
 
 from flows.cli.main import COMMANDS as ENTRIES
 from flows.cli.main import command_of
-from flows.cli.sections import EARLIER, GROUPS
+from flows.cli.sections import GROUPS
 from flows.commands.entry import Entry
 from flows.commands.form import Form
 from flows.install import schedules
@@ -133,33 +133,6 @@ BRANCH = "ignored"
 
 """
 
-FILTER: Final = """
-### `[filter]`
-
-An older spelling of `[status]`, which still counts: a source column and the value, the values, or a
-table with the values that do not count. `cardlink check` shows what it is in `[status]`.
-
-```toml
-[filter]
-CARD_STATUS = "A" # [status] CARD_STATUS = { send = ["A"], unknown = "leave_out" }
-PRODUCT = { not = ["TEST"] } # [status] PRODUCT = { leave_out = ["TEST"], unknown = "send" }
-```
-"""
-
-DELETED: Final = """
-### `[deleted]`
-
-An older spelling of `[status]`, which still counts, whatever `[filter]` says: the values of rows
-that delete their card. Of several columns all have to match.
-
-```toml
-[deleted]
-ACTION = ["D", "X"] # [status] ACTION = { delete = ["D", "X"], unknown = "send" }
-```
-"""
-
-ABOUT_ROWS: Final = {"filter": FILTER, "deleted": DELETED}
-
 PORTAL: Final = """
 ## Portal columns
 
@@ -246,12 +219,6 @@ VARIABLES: Final = {
         "URL of a switch outside that each good watch pings, or `..._FILE`; `{issuer}` in it is the "
         "issuer, so that each has a switch of its own"
     ),
-    "CARDLINK_ALERT_WEBHOOK": "earlier spelling of a channel `webhook`",
-    "CARDLINK_ALERT_SLACK": "of `slack`",
-    "CARDLINK_ALERT_PAGERDUTY": "of `pagerduty`, by its integration key",
-    "CARDLINK_ALERT_EMAIL": "of `email` by SendGrid: the receiver",
-    "CARDLINK_ALERT_SENDER": "their sender",
-    "CARDLINK_ALERT_SENDGRID": "its API key",
     "CARDLINK_LOGS": (
         "`json`: log lines, and what commands say on stderr, as one JSON object a line; for Prefect's own processes set "
         "`PREFECT_LOGGING_HANDLERS_CONSOLE_FORMATTER=json`"
@@ -332,7 +299,7 @@ KINDS: Final = {
 def settings_page() -> str:
     """Return every key of the issuer's TOML, the portal's columns and the environment."""
     models = tables()
-    sections = [name for name in Issuer.model_fields if name in models or name in ABOUT_ROWS]
+    sections = [name for name in Issuer.model_fields if name in models]
     sections = list(chain.from_iterable(_with_tables_below(name, models) for name in sections))
     text = SETTINGS + "\n## Top level\n\n" + _keys("", sections) + "\n## Tables\n"
     for name in sections:
@@ -341,9 +308,6 @@ def settings_page() -> str:
             continue
         if name == "status":
             text += STATUS + _keys(name)
-            continue
-        if name in ABOUT_ROWS:
-            text += ABOUT_ROWS[name]
             continue
         heading = f"{name}.NAME" if name == RECEIVERS else name
         text += f"\n### `[{heading}]`\n\n{models[name]['description']}\n\n{_keys(name)}"
@@ -536,8 +500,6 @@ def _command(entry: Entry[...], heading: str) -> str:
     context = click.Context(command, info_name=f"cardlink {entry.name}")
     usage = " ".join(command.collect_usage_pieces(context))
     text = f"\n{heading} cardlink {entry.name}\n\n"
-    if entry.name in EARLIER:
-        text += f"Now `cardlink {EARLIER[entry.name]}`; the next version has no other.\n\n"
     text += f"`cardlink {entry.name} {usage}`\n\n{entry.summary}\n\n| | |\n|---|---|\n"
     for parameter, option in zip(entry.parameters, command.params, strict=True):
         text += f"| {_spelled(option, context)} | {parameter.help} |\n"

@@ -251,7 +251,6 @@ CASES: dict[str, Callable[[Path], Facts]] = {
     "dismiss": lambda folder: {"issuer": "bank", "extract": bank(folder).drop(3), **WHY},
     "link-form": lambda folder: {"issuer": bank(folder).issuer.issuer, "form": FORM, **WHY},
     "agree": lambda folder: {"issuer": bank(folder).issuer.issuer, **WHY},
-    "upgrade": lambda folder: {"issuer": bank(folder).issuer.issuer, **WHY},
     "audit accept": lambda folder: {"issuer": "bank", "key": removed(folder), **WHY},
     "deliver": lambda folder: {"issuer": answered(folder)[0].issuer.issuer},
     "acknowledge": acknowledging,

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from flows import __version__
 from flows.analysis.exported_book import book_basis, book_key, write_book
 from flows.analysis.exported_rows import row_files, write_rows
 from flows.analysis.exported_runs import exported_run, run_key, write_run
@@ -30,12 +31,11 @@ from flows.runs.store import Store, read_if_stored
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently
-from flows.runs.versions import RELEASE
 from flows.tracing import stage
 from schemas.analysis import EXPORT
 
 LOG = logging.getLogger("cardlink")
-CODE = f"{EXPORT}, cardlink {RELEASE}"
+CODE = f"{EXPORT}, cardlink {__version__}"
 BOOK_AT_ONCE = 100_000  # rows of all runs up to which the book is always written at once
 AT_A_TIME = 2  # threads
 PURGED = "purged"  # what a run without a ledger is made from

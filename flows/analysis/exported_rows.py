@@ -65,7 +65,7 @@ def row_files(store: Store, keys: RunKeys) -> list[Entry]:
 
 def named_rows(store: Store, entry: Entry, rows: Sequence[int]) -> pl.DataFrame:
     """Return what a file has of these rows."""
-    return from_parquet(read(store, entry.key), entry.key, list(_SCHEMA), pl.col("row").is_in(rows))
+    return from_parquet(read(store, entry.key), list(_SCHEMA), pl.col("row").is_in(rows))
 
 
 def as_parquet(frame: pl.DataFrame) -> bytes:

@@ -21,17 +21,17 @@ from flows.runs.delivered import (
     last_delivery,
     read_delivered_links,
 )
+from flows.runs.documents import read_document
 from flows.runs.identity import digest
 from flows.runs.keys import deliveries
 from flows.runs.single_links import ARRIVED
 from flows.runs.store import Store
 from flows.runs.threads import concurrently
-from flows.runs.versions import read_document
 from schemas.handover import DEFAULT
 from schemas.records import Delivery
 
 LOOK = ("cuid", "last_4", "expiration")  # of a card, as a delivery has it
-ROW = ("run", "row")  # that a link came of; null in deliveries of earlier versions
+ROW = ("run", "row")  # that a link came of
 WITHDRAWN = "withdrawn"
 CHANGE = pl.Schema(
     {
@@ -176,9 +176,7 @@ def _read_one(store: Store, issuer: str, id_: DeliveryId) -> tuple[Delivery | No
     if content is None:
         return record, NO_DELIVERIES.changes
     stored = pl.read_parquet(BytesIO(content))
-    lacking = [name for name in ROW if name not in stored.columns]
     changes = stored.with_columns(
-        *(pl.lit(None, CHANGE[name]).alias(name) for name in lacking),
         receiver=pl.lit(id_.receiver),
         delivery=pl.lit(id_.number),
         link=link_digest(pl.col("url")),

@@ -21,10 +21,7 @@ NOBODY = pl.DataFrame(schema=GIVEN_UP)
 
 
 def given_up_cards(store: Store, issuer: str) -> pl.DataFrame:
-    """Return the cards that are given up and not taken up again (GIVEN_UP), each once.
-
-    Raises NewerDocumentError where a record is of a newer version.
-    """
+    """Return the cards that are given up and not taken up again (GIVEN_UP), each once."""
     decisions = map(_cards_of, whole_chain(store, given_up(issuer), GivingUp))
     in_order = pl.concat([NOBODY.with_columns(what=pl.lit("")), *decisions])
     last = in_order.unique(CARD_WITHOUT_TWIN, keep="last", maintain_order=True)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import polars as pl
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from flows import __version__
 from flows.book.departures import WholeExtract
 from flows.book.known_plans import KnownPlan, ended, read_plans
 from flows.book.opening import NOBODY_REMOVED, OpeningBalance
@@ -25,11 +26,10 @@ from flows.runs.overlay import Overlay
 from flows.runs.store import Store, is_stored, read_if_stored
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.trail_entries import entries_since
-from flows.runs.versions import RELEASE
 from schemas.manifest import Manifest
 
 # of the code that makes the book; attempts are compared by digest, which a new polars may change
-CODE = f"21, cardlink {RELEASE}, polars {pl.__version__}"
+CODE = f"21, cardlink {__version__}, polars {pl.__version__}"
 LATER = timedelta(days=1)  # how long after its entry in the audit trail a run may be changed
 _OF_RUN = re.compile(r"[^/]+/runs/([^/]+)/")
 

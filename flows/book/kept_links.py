@@ -32,10 +32,7 @@ OF_REFUSAL = ("holder", "last_4", "refused")
 
 
 def kept_links(store: Store, issuer: str) -> pl.DataFrame:
-    """Return the decisions that hold (KEPT), each once.
-
-    Raises NewerDocumentError where a record is of a newer version.
-    """
+    """Return the decisions that hold (KEPT), each once."""
     decisions = [*map(_links_of, whole_chain(store, kept_links_of(issuer), LinkKept))]
     if not decisions:
         return NONE_KEPT

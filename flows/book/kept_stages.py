@@ -26,7 +26,7 @@ from flows.book.deliveries import (
 from flows.book.head import CODE, generation
 from flows.book.stages import NO_STAGES, Stages, followed_links, reported_ends
 from flows.runs.identity import canonical, digest
-from flows.runs.keys import book, keys_of, placements
+from flows.runs.keys import book, placements
 from flows.runs.placements import check_marks, is_checked, read_placements
 from flows.runs.store import Store, read_if_stored
 from flows.runs.stored_run import StoredRun
@@ -34,7 +34,6 @@ from flows.runs.threads import concurrently
 from flows.runs.transactions import reported
 from schemas.tables import parquet
 
-UNMARKED = "unmarked"  # of a run that only an earlier version checked
 _NONE: Mapping[str, str] = {}
 _COLUMNS = [
     *("row", "opened", "opened_seen", "authenticated"),
@@ -150,7 +149,7 @@ class KeptStages:
         marks = check_marks(self._store, self._issuer)
         now = {run: version for run, version in marks.items() if run in self._runs}
         if kept is None:
-            return self._made_of({**self._with_placements(), **now}, NO_STAGES.followed)
+            return self._made_of(now, NO_STAGES.followed)
         gone = part.made_of.keys() - self._runs
         changed = {run: version for run, version in now.items() if part.made_of.get(run) != version}
         if not changed and not gone:
@@ -166,26 +165,13 @@ class KeptStages:
         fresh = concurrently(self._links_of, sorted(changed))
         frame = pl.concat([others, *fresh]).sort("run", "row")
         versions = {
-            run: version for run, version in changed.items() if self._has_ended(run, version)
+            run: version
+            for run, version in changed.items()
+            if is_checked(self._store, self._issuer, run)
         }
         stayed = {run: version for run, version in made_of.items() if run not in changed}
         self._made["followed"] = {**stayed, **versions}, frame
         return frame
-
-    def _has_ended(self, run: str, version: str) -> bool:
-        """Return whether the check of a run has ended; earlier versions marked none."""
-        return version == UNMARKED or is_checked(self._store, self._issuer, run)
-
-    def _with_placements(self) -> dict[str, str]:
-        """Return the runs that have placements, also those that an earlier version checked."""
-
-        def has_any(run: str) -> bool:
-            stored = self._store.keys(keys_of(run).placements, shallow=True)
-            return any(entry.key.endswith(".parquet") for entry in stored)
-
-        listed = sorted(self._runs)
-        have = concurrently(has_any, listed)
-        return {run: UNMARKED for run, has in zip(listed, have, strict=True) if has}
 
     def _links_of(self, run_id: str) -> pl.DataFrame:
         run = StoredRun.by_id(self._store, run_id)

@@ -236,8 +236,6 @@ def _is_to_close(plan: KnownPlan) -> bool:
 def closed_run(run: StoredRun) -> ClosedRun | None:
     """Return the figures of a committed run, None where something about it is open."""
     summary = run.summary
-    if run.committed().newer:
-        return None
     if summary is None:
         return _closed_by_purge(run)
     if _is_open(summary) or run.purged_ledger is not None or run.is_report_behind:

@@ -12,24 +12,22 @@ from collections.abc import Collection, Iterable, Mapping
 from pydantic import BaseModel, ConfigDict
 
 from flows.runs.chains import whole_chain
+from flows.runs.documents import read_document
 from flows.runs.keys import erasures, keys_of, purged
 from flows.runs.store import Store
 from flows.runs.threads import concurrently
-from flows.runs.versions import read_document
 from schemas.records import Erasure, Purged
 
 
 class OpeningBalance(BaseModel):
     """How many `people` and `cards` were removed, by state; `ledgers` are the records of it.
 
-    `uncounted`: ledgers that went before cardholders were counted. `erased_people` and
-    `erased_cards`: those who were erased.
+    `erased_people` and `erased_cards`: those who were erased.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     people: dict[str, int] = {}
     cards: dict[str, int] = {}
-    uncounted: int = 0
     ledgers: tuple[str, ...] = ()
     erased_people: int = 0
     erased_cards: int = 0
@@ -46,15 +44,11 @@ class OpeningBalance(BaseModel):
 
     @property
     def _removed(self) -> str:
-        states = ", ".join(f"{number:,} {state}" for state, number in self.people.items())
         removed = sum(self.people.values())
-        if removed and self.uncounted:
-            return f"Retention removed {removed:,} more ({states}), and {self._uncounted}."
-        if removed:
-            return f"Retention removed {removed:,} more ({states})."
-        if self.uncounted:
-            return f"Retention removed {self._uncounted}."
-        return ""
+        if not removed:
+            return ""
+        states = ", ".join(f"{number:,} {state}" for state, number in self.people.items())
+        return f"Retention removed {removed:,} more ({states})."
 
     @property
     def _erased(self) -> str:
@@ -62,11 +56,6 @@ class OpeningBalance(BaseModel):
             return ""
         verb = "is" if self.erased_people == 1 else "are"
         return f"{self.erased_people:,} more {verb} forgotten (erasures)."
-
-    @property
-    def _uncounted(self) -> str:
-        ledgers = "1 ledger" if self.uncounted == 1 else f"{self.uncounted:,} ledgers"
-        return f"the cardholders of {ledgers} before they were counted"
 
     @property
     def facts(self) -> dict[str, object]:
@@ -93,12 +82,10 @@ def opening_balance(
     if not later:
         return kept
     records = concurrently(lambda key: read_document(store, key, Purged), later)
-    known = [record for record in records if record is not None]
-    removed = [record.removed for record in known if record.removed is not None]
+    removed = [record.removed for record in records if record and record.removed]
     return OpeningBalance(
         people=added(kept.people, *(counts.people for counts in removed)),
         cards=added(kept.cards, *(counts.cards for counts in removed)),
-        uncounted=kept.uncounted + sum(map(_is_uncounted, known)),
         ledgers=tuple(sorted(stored)),
         erased_people=kept.erased_people,
         erased_cards=kept.erased_cards,
@@ -121,7 +108,6 @@ def all_removed(balances: Iterable[OpeningBalance]) -> OpeningBalance:
     return OpeningBalance(
         people=added(*(issuer.people for issuer in issuers)),
         cards=added(*(issuer.cards for issuer in issuers)),
-        uncounted=sum(issuer.uncounted for issuer in issuers),
         erased_people=sum(issuer.erased_people for issuer in issuers),
         erased_cards=sum(issuer.erased_cards for issuer in issuers),
     )
@@ -133,8 +119,3 @@ def added(*counts: Mapping[str, int]) -> dict[str, int]:
     for by_state in counts:
         total.update(by_state)
     return dict(sorted(total.items()))
-
-
-def _is_uncounted(record: Purged) -> bool:
-    """Return whether rows went without their cardholders being counted, by an earlier version."""
-    return record.removed is None and (not record.run or any(record.rows.values()))

@@ -17,7 +17,7 @@ from flows.cli import completion
 from flows.cli.command import Command, CommandGroup, Commands
 from flows.cli.outcome import print_result, result_of
 from flows.cli.parameters import click_parameter
-from flows.cli.sections import EARLIER, GROUPS
+from flows.cli.sections import GROUPS
 from flows.cli.shared_options import shared_options
 from flows.cli.terminal import UNPRINTED, ask, progress_line, say
 from flows.commands import on_first_use
@@ -87,7 +87,6 @@ def command_of(entry: Entry[...]) -> click.Command:
         params=[click_parameter(parameter) for parameter in parameters],
         help=f"{entry.summary}\n\n\b\n{arguments}" if arguments else entry.summary,
         short_help=entry.summary.partition("\n")[0],
-        hidden=entry.name in EARLIER,
         epilog="\n  ".join(["\b\nExample:", *entry.examples]),
     )
 
@@ -96,9 +95,6 @@ def _run(entry: Entry[...], invoked: click.Context, /, **options: Any) -> None:
     """Run a command, print its result, and turn errors into exit codes."""
     shared = shared_options(invoked)
     UNPRINTED.clear()
-    if entry.name in EARLIER:
-        now = f"{PROGRAM} {EARLIER[entry.name]}"
-        say(f"`{PROGRAM} {entry.name}` is now `{now}`; the next version has no other.", err=True)
     try:
         try:
             stopping.enter("working")

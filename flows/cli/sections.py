@@ -31,7 +31,6 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {
         "settings",
         "check",
         "agree",
-        "upgrade",
         "changelog",
         "install",
         "deploy-files",
@@ -48,13 +47,4 @@ GROUPS: Final = {
     "job": "Follow a placement job at the partner.",
     "service": "The partner's API: what it answers, and the settings that fit it.",
     "person": "What is stored of one person: export all of it, or forget them.",
-}
-# earlier names of commands, which go on for one version, and what to type instead
-EARLIER: Final[Mapping[str, str]] = {
-    "status": "worklist --all",
-    "extracts": "worklist --all",
-    "history": "report --history",
-    "outbox list": "upload",
-    "outbox fetch": "upload ... --to FOLDER",
-    "outbox uploaded": "upload ... --done",
 }

@@ -14,7 +14,6 @@ from flows.wiring import wire
 
 with on_first_use():
     from flows.operations import settings_in_force
-    from flows.runs import formats
 
 
 @entry("agree", form=Form("agree", "agree: settings of {issuer}"), second={"settings": ""})
@@ -30,8 +29,6 @@ def agree(context: Context, issuer: Issuer, *, reason: Reason, dry_run: DryRun =
         cardlink agree first-bank --reason 'new key, compared by phone'
     """
     issuer_context = wire(context.folder, issuer, dry_run=dry_run)
-    # the one command that is not governed, which would refuse a store of a later version
-    formats.format_in_force(issuer_context.adapters.store, issuer)
     comparison = settings_in_force.compared(issuer_context)
     changed = [redact(str(change)) for change in comparison.changed]
     facts = {

@@ -7,7 +7,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from flows import __version__
 from flows.commands import on_first_use
 from flows.commands.context import Context
 from flows.commands.entry import entry
@@ -18,7 +17,7 @@ from flows.commands.result import Part, Result, Table, worst
 from flows.commands.sent_runs import would_send
 from flows.configuration import FileThereError, load_issuer
 from flows.errors import CardlinkError
-from flows.steps import WHY, Sentence, Step, Text, counted
+from flows.steps import Sentence, Step, Text, counted
 from flows.wiring import (
     HEARTBEAT,
     channel_addresses,
@@ -44,8 +43,8 @@ with on_first_use():
     from flows.reports import bank_words, lists
     from flows.reports import link_forms as reported
     from flows.runs import context as contexts
-    from flows.runs import formats, notices, probe
     from flows.runs import frames as stored_frames
+    from flows.runs import notices, probe
     from flows.submissions import rehearsal, row_scope, submit
     from flows.submissions import schedule as schedules
     from schemas import portal, reference, rule, rules
@@ -125,7 +124,6 @@ def check(
     links = _check_store(wired, findings)
     if is_whole and "store" not in _wrong_parts(findings):
         _compare_settings(wired, findings)
-        _check_format(wired, findings)
         _check_service(wired, findings)
         _check_acknowledgement(wired, findings)
         _check_arrivals(wired, findings)
@@ -134,7 +132,6 @@ def check(
     warnings += kept_from_others(wired.issuer, context.folder)
     warnings += observation_problems()
     warnings += clear_token_problems()
-    warnings += status.older_spellings(wired.issuer)
     warnings += trailer.unproven(wired.issuer.source)
     warnings += rule.remarks(rules.RULES, wired.issuer.rules)
     inspection = row_scope.Inspection()
@@ -214,23 +211,6 @@ def _compare_settings(context: contexts.IssuerContext, findings: list[Finding]) 
         settings_in_force.refuse_unagreed(
             context.issuer.issuer, settings_in_force.compared(context)
         )
-
-
-def _check_format(context: contexts.IssuerContext, findings: list[Finding]) -> None:
-    """Show in which format is stored, and whether a newer one waits for its upgrade."""
-    with _part(findings, "format"):
-        issuer = context.issuer.issuer
-        number = formats.format_in_force(context.adapters.store, issuer)
-        line: Text = f"stored in format {number}, the newest of cardlink {__version__}"
-        if number < formats.NEWEST:
-            line = Sentence(
-                "stored in format {number}, as the version before reads it; format {newest} after: "
-                "{upgrade}",
-                number=number,
-                newest=formats.NEWEST,
-                upgrade=Step("upgrade", issuer, reason=WHY),
-            )
-        findings.append(Finding("format", line))
 
 
 def _check_service(context: contexts.IssuerContext, findings: list[Finding]) -> None:

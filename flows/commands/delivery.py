@@ -164,7 +164,7 @@ def _facts(outcome: delivery_handover.Outcome) -> dict[str, Any]:
     if outcome.problem:
         facts["problem"] = outcome.problem
     if done.record is not None:
-        facts |= done.record.model_dump(mode="json", exclude={"format"})
+        facts |= done.record.model_dump(mode="json")
     return facts
 
 

@@ -29,11 +29,6 @@ class Extract(NamedTuple):
         return is_stored and self.facts["state"] in extract_states.UNSUBMITTED
 
     @property
-    def is_still_refused(self) -> bool:
-        """Whether it was refused and is still there: its name may have other content by now."""
-        return self.is_refused and bool(self.facts["entry"])
-
-    @property
     def word(self) -> str:
         """Its state in one word or two."""
         if self.is_refused:
@@ -51,12 +46,9 @@ def extract_table(extracts: Sequence[Extract]) -> Table:
 
 
 def extracts_of(
-    context: contexts.IssuerContext, plans: Iterable[known_plans.KnownPlan] | None = None
+    context: contexts.IssuerContext, plans: Iterable[known_plans.KnownPlan]
 ) -> list[Extract]:
-    """Return every extract of an issuer, and why it is in its state.
-
-    `plans`: those of all runs, which are read where nobody has them.
-    """
+    """Return every extract of an issuer, and why it is in its state; `plans`: those of all runs."""
     return [_extract(context, state) for state in extract_states.extract_states(context, plans)]
 
 

@@ -16,7 +16,7 @@ from flows.commands import on_first_use
 from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.form import Form
-from flows.commands.parameters import DryRun, Field, Issuer, Number, Reason, RunName, Target
+from flows.commands.parameters import DryRun, Field, Number, Reason, RunName, Target
 from flows.commands.private_files import write_whole
 from flows.commands.result import Result, Table, artifact
 from flows.commands.sent_runs import upload_step
@@ -54,16 +54,10 @@ Chunks = Annotated[
 ]
 
 
-@entry("outbox list", form="every form that sends shows the outbox")
-def outbox_list(context: Context, issuer: Issuer, *, run: RunName = "") -> Result:
-    """List the chunks without a result: what to upload, what is on hold or uploaded, since when.
+def outbox_list(context: Context, issuer: str, *, run: str = "") -> Result:
+    """Return the chunks without a result: what to upload, what is on hold or uploaded, since when.
 
-    Args:
-        issuer: Whose chunks.
-        run: Only this run's chunks, those with a result too.
-
-    Example:
-        cardlink outbox list first-bank
+    Of one run, those with a result too.
     """
     adapters = edges(load_issuer(context.folder, issuer), context.folder)
     if run:
@@ -97,21 +91,8 @@ def _row(chunk: sealed.OutboxChunk, moment: datetime) -> tuple[object, ...]:
     return chunk.chunk.name, state, since, chunk.chunk.rows, chunk.chunk.bytes
 
 
-@entry("outbox fetch", form="it writes to a folder on the machine the chunks are uploaded from")
-def fetch(
-    context: Context, run: Target, chunks: Chunks = (), *, to: Annotated[Path, Field(folder=True)]
-) -> Result:
-    """Copy waiting chunks of RUN, or of all runs of an issuer, to a folder, with their SHA-256
-    sums.
-
-    Of an issuer, chunks sealed to a key that is no longer pinned are left out.
-
-    Args:
-        to: The folder to write to.
-
-    Example:
-        cardlink outbox fetch first-bank --to upload
-    """
+def fetch(context: Context, run: str, chunks: Sequence[int], *, to: Path) -> Result:
+    """Copy waiting chunks of a run, or of all runs of an issuer, to a folder, with their sums."""
 
     def write(name: str, data: bytes) -> None:
         write_whole(to / name, [data])

@@ -11,29 +11,24 @@ from flows.commands import on_first_use
 from flows.commands.cardholders import standing_table
 from flows.commands.context import Context
 from flows.commands.entry import entry
-from flows.commands.extract_facts import extract_table, extracts_of
 from flows.commands.form import Form
 from flows.commands.parameters import Field
 from flows.commands.result import Link, Part, Place, Result, Table, worst
-from flows.commands.results import READ_ONLY, TOP
-from flows.commands.worklist import Conversation, conversation, everything_to_do, located
-from flows.configuration import load_issuer
-from flows.errors import CardlinkError
+from flows.commands.results import TOP
+from flows.commands.worklist import Conversation, conversation, everything_to_do
 from flows.steps import Sentence, Step, counted
-from flows.wiring import now, open_store, report_link, wire
+from flows.wiring import report_link, wire
 
 with on_first_use():
-    from flows.book import book, people
-    from flows.operations import arrivals_beat, undecided_work
-    from flows.reports import across, advice, hours, run_facts, verdicts
+    from flows.operations import undecided_work
+    from flows.reports import across, advice, hours, verdicts
     from flows.reports import survey as surveys
     from flows.reports import work as works
-    from flows.runs import business_date, keys, run_status, stored_run, stored_runs
     from flows.runs import context as contexts
-    from flows.submissions import plan
+    from flows.runs import keys
 
 if TYPE_CHECKING:
-    from flows.runs.store import Store
+    pass
 
 
 class _Overview(NamedTuple):
@@ -41,19 +36,6 @@ class _Overview(NamedTuple):
 
     facts: dict[str, Any]
     shown: list[Part]
-
-
-class _Status(NamedTuple):
-    """An issuer's runs, and its business result: in one sentence, and as facts where known.
-
-    `arrivals`: whether runs start when a file arrives, None where that is not wanted.
-    """
-
-    issuer: str
-    runs: list[run_status.RunStatus]
-    sentence: str
-    cardholders: dict[str, Any] | None
-    arrivals: arrivals_beat.Liveness | None
 
 
 @entry("reconcile", form=Form("reconciliation", "reconciliation {issuer}", actor="optional"))
@@ -140,78 +122,3 @@ def _outstanding(outstanding: Mapping[str, Any]) -> Iterator[Part]:
             ("outstanding since", "chunks", "rows"),
             [[age, sizes["count"], sizes["rows"]] for age, sizes in ages],
         )
-
-
-@entry("status", form=READ_ONLY)
-def status(context: Context, issuer: str = "") -> Result:
-    """Say who has a link, and list all runs, newest first: where their rows went, what is open.
-
-    Args:
-        issuer: Only this issuer's runs (default: those of all that are configured).
-
-    Example:
-        cardlink status first-bank
-    """
-
-    def of_issuer(name: str) -> list[_Status]:
-        settings = load_issuer(context.folder, name)
-        store = open_store(settings, context.folder)
-        today = business_date.local_day(now(), settings.time_zone)
-        arrivals = arrivals_beat.liveness(store, settings, now())
-        return [_status(store, name, today, arrivals)]
-
-    issuers, unread = context.each(issuer, of_issuer)
-    statuses = list(chain.from_iterable(known.runs for known in issuers))
-    if not statuses:
-        return Result({"cardholders": {}, "runs": [], "arrivals": {}}, ["no runs yet"]).beside(
-            unread
-        )
-    sentences = [f"{known.issuer}: {known.sentence}" for known in issuers if known.runs]
-    facts = {
-        "cardholders": {known.issuer: known.cardholders for known in issuers},
-        "runs": [status_of_run._asdict() for status_of_run in statuses],
-        "arrivals": {known.issuer: known.arrivals._asdict() for known in issuers if known.arrivals},
-    }
-    lines = [f"{known.issuer}: {known.arrivals.line}" for known in issuers if known.arrivals]
-    shown: list[Part] = [*sentences, *lines, "", Table(run_status.RunStatus._fields, statuses)]
-    return Result(facts, shown, headline=" ".join(sentences)).beside(unread)
-
-
-def _status(
-    store: Store, issuer: str, today: date, arrivals: arrivals_beat.Liveness | None
-) -> _Status:
-    """Return an issuer's runs and who has a link; the runs also where the book cannot be read."""
-    runs = stored_runs.StoredRuns(store, issuer)
-    try:
-        known = book.book_of(runs)
-    except CardlinkError as error:
-        sentence = f"it is not known where its cardholders stand: {error.what_happened}"
-        return _Status(issuer, runs.statuses(), sentence, None, arrivals)
-    result = people.balance_of(known, today)
-    statuses = [_located(runs, status) for status in known.runs.statuses(runs)]
-    return _Status(issuer, statuses, result.sentence, result.facts, arrivals)
-
-
-def _located(runs: stored_runs.StoredRuns, status: run_status.RunStatus) -> run_status.RunStatus:
-    """Return the status of a run, without a report with where its chunks are."""
-    if status.state != run_status.UNREPORTED:
-        return located(status, None)
-    return located(status, run_facts.run_facts(stored_run.StoredRun.by_id(runs.store, status.run)))
-
-
-@entry("extracts", form=READ_ONLY)
-def extracts(context: Context, issuer: str = "") -> Result:
-    """List every extract: pending, held back, refused, committed or dismissed, by whom and why.
-
-    Args:
-        issuer: Only this issuer's extracts (default: those of all that are configured).
-
-    Example:
-        cardlink extracts first-bank
-    """
-    listed, unread = context.each(issuer, lambda name: extracts_of(wire(context.folder, name)))
-    facts = [extract.facts for extract in listed]
-    refused = [extract.facts["key"] for extract in listed if extract.is_still_refused]
-    next_step = plan.check_step(refused[0]) if refused else None
-    shown = extract_table(listed) if listed else "no extracts yet"
-    return Result({"issuer": issuer, "extracts": facts}, [shown], next_step).beside(unread)

@@ -23,7 +23,6 @@ with on_first_use():
 
 TOP = 10  # lines of a table on a terminal; the files have them all
 NAMED = 3  # runs of an ingest in its sentence
-READ_ONLY = "it changes nothing; the tables of the other flows show the same"
 FILES = (
     "report.html report.xlsx links.csv errors.csv rejects.csv awaiting.csv breaks.csv "
     "questions.csv summary.json"

@@ -13,7 +13,7 @@ from flows.commands.entry import entry
 from flows.commands.parameters import Field, RunName
 from flows.commands.private_files import write_new, write_whole
 from flows.commands.result import Part, Result
-from flows.commands.results import READ_ONLY, report_of
+from flows.commands.results import report_of
 from flows.steps import WHY, Sentence, Step, counted
 
 with on_first_use():
@@ -59,16 +59,6 @@ def report(
     kept.keep_up_to_date(issuer_context, reported=[run])
     shown = report_of(issuer_context, built.summary)
     return shown if to is None else _brought(issuer_context, run, to, shown)
-
-
-@entry("history", form=READ_ONLY)
-def history(context: Context, run: RunName) -> Result:
-    """Show the audit trail of RUN: who did what, when, from its first plan to its last result.
-
-    Example:
-        cardlink history first-bank-20261120-3f9c21aa
-    """
-    return history_of(context, run)
 
 
 def history_of(context: Context, run: str) -> Result:

@@ -1,10 +1,10 @@
-"""What becomes of each row by `[status]`, and by its older spellings `[filter]` and `[deleted]`.
+"""What becomes of each row by `[status]`.
 
 One decision a row, a number of `schemas.status`: everything that reads an extract asks here.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import date
 from typing import NamedTuple, Protocol
 
@@ -17,11 +17,8 @@ from flows.steps import Sentence, Step
 from schemas import mapping as cells
 from schemas.cell_formats import day_number
 from schemas.issuer import Issuer
-from schemas.reference import toml
 from schemas.status import (
     DECISIONS,
-    DELETE,
-    LEAVE_OUT,
     NO_DATES,
     REFUSE,
     REJECT,
@@ -131,26 +128,6 @@ def undecided_columns(issuer: Issuer) -> UndecidedError | None:
     return UndecidedError(issuer=issuer.issuer, columns="; ".join(open_columns))
 
 
-def older_spellings(issuer: Issuer) -> Iterator[str]:
-    """Yield a remark on each older spelling of `[status]`, with what it is there."""
-    for table, conditions in (("filter", issuer.filter), ("deleted", issuer.deleted)):
-        if table == "deleted" and len(conditions) > 1:
-            yield "[deleted] with several columns, which all have to match, has no other spelling"
-            continue
-        for name, condition in conditions.items():
-            column = toml({name: _as_status(table, condition)})[2:-2]
-            yield f"[{table}] still counts; the same in [status] is: {column}"
-
-
-def _as_status(table: str, condition: str | tuple[str, ...] | cells.Except) -> dict[str, object]:
-    """Return what a condition of an older table is in `[status]`."""
-    matches, otherwise = ("send", "leave_out") if table == "filter" else ("delete", "send")
-    if isinstance(condition, cells.Except):
-        return {otherwise: list(condition.exclude), "unknown": matches}
-    values = [condition] if isinstance(condition, str) else list(condition)
-    return {matches: values, "unknown": otherwise}
-
-
 def plan_decisions(issuer: Issuer, finder: Finder, as_of: date) -> Decisions:
     """Plan what becomes of each row on a business date."""
     by_column = dict[str, pl.Expr]()
@@ -161,8 +138,7 @@ def plan_decisions(issuer: Issuer, finder: Finder, as_of: date) -> Decisions:
             by_column[name] = _decision(values[name], column, finder, as_of)
         elif finder.has(name):
             finder.find(name)  # it is used, if only to be ignored
-    decisions = [*by_column.values(), *_older(issuer, finder)]
-    decision = pl.max_horizontal(decisions).alias("decision") if decisions else None
+    decision = pl.max_horizontal(by_column.values()).alias("decision") if by_column else None
     return Decisions(decision, by_column, values)
 
 
@@ -194,17 +170,6 @@ def _decision(value: pl.Expr, column: StatusColumn, finder: Finder, as_of: date)
         list(named), list(named.values()), default=None, return_dtype=pl.UInt8
     )
     return decided.fill_null(otherwise)
-
-
-def _older(issuer: Issuer, finder: Finder) -> Iterator[pl.Expr]:
-    """Yield what the older spellings decide: all conditions of a table have to hold."""
-    sent = pl.lit(SEND, pl.UInt8)
-    counts = matching(issuer.filter, finder)
-    if counts is not None:
-        yield pl.when(counts).then(sent).otherwise(pl.lit(LEAVE_OUT, pl.UInt8))
-    deleted = matching(issuer.deleted, finder)
-    if deleted is not None:
-        yield pl.when(deleted).then(pl.lit(DELETE, pl.UInt8)).otherwise(sent)
 
 
 def matching(conditions: cells.Filter, finder: Finder) -> pl.Expr | None:

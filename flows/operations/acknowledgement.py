@@ -37,6 +37,7 @@ from flows.results.masking import mask_key
 from flows.runs.business_date import local_day
 from flows.runs.chains import add_next, last_record, records
 from flows.runs.context import IssuerContext
+from flows.runs.documents import read_document
 from flows.runs.errors import NotFoundError
 from flows.runs.frames import csv_pieces
 from flows.runs.identity import canonical, digest
@@ -45,7 +46,6 @@ from flows.runs.sealing import Sealer
 from flows.runs.store import Store, read_if_stored
 from flows.runs.stored_run import StoredRun
 from flows.runs.told import DONE, carry_on, confirmations, last_confirmed
-from flows.runs.versions import read_document
 from flows.steps import Step
 from schemas.acknowledgement import (
     OPEN,

@@ -11,8 +11,9 @@ from typing import NamedTuple
 from flows.operations.alert_kinds import Alert
 from flows.operations.alerts import Failure, current_alerts
 from flows.runs.context import IssuerContext
+from flows.runs.documents import read_facts
+from flows.runs.identity import canonical
 from flows.runs.store import Store
-from flows.runs.versions import facts_as_stored, read_facts
 
 _STEP = re.compile(r"^(?P<place>.+/.+)/(?P<number>\d{6})\.(?P<ending>json|told)$")
 
@@ -78,7 +79,7 @@ def watch(context: IssuerContext, failures: Collection[Failure] = ()) -> list[Ch
             **change.alert._asdict(),
         }
         # False: another watcher was first
-        store.create(_change_key(issuer, change, "json"), facts_as_stored(facts))
+        store.create(_change_key(issuer, change, "json"), canonical(facts))
     return _read_history(store, issuer).unnotified
 
 

@@ -13,10 +13,10 @@ from typing import Any, Final, NamedTuple, Protocol
 from flows.errors import OperatorError
 from flows.reports.ages import duration
 from flows.runs.context import IssuerContext
+from flows.runs.documents import read_facts
 from flows.runs.identity import canonical
 from flows.runs.keys import metrics
 from flows.runs.store import Store
-from flows.runs.versions import read_facts
 from flows.steps import counted
 from schemas.issuer import Issuer
 

@@ -28,6 +28,7 @@ from flows.operations.proven import Proven, keep_proven, read_proven
 from flows.runs.adapters import Adapters
 from flows.runs.audit_trail import AuditTrail
 from flows.runs.context import IssuerContext
+from flows.runs.documents import read_document
 from flows.runs.erased import all_erasures
 from flows.runs.errors import NotFoundError
 from flows.runs.keys import purged, runs, trail
@@ -35,7 +36,6 @@ from flows.runs.store import Store
 from flows.runs.threads import concurrently
 from flows.runs.trail_entries import EVIDENCE, entry_key, is_named
 from flows.runs.trail_proof import NOT_PROVED, Prover
-from flows.runs.versions import read_document
 from flows.steps import Step
 from schemas.records import Purged
 

@@ -1,6 +1,5 @@
 """The entries of an issuer's audit trail as they are stored, and what they say of each object."""
 
-import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -10,14 +9,14 @@ from typing import NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from flows.errors import CardlinkError
-from flows.runs.identity import canonical, digest
+from flows.runs.documents import parsed
+from flows.runs.identity import digest
 from flows.runs.keys import trail
 from flows.runs.read_once import read_once
 from flows.runs.store import ConflictError, Store, read_if_stored
 from flows.runs.threads import concurrently
-from flows.runs.trail_entries import COVERS, ENTRY, EVIDENCE, OLD, REPLACED, entry_key
+from flows.runs.trail_entries import ENTRY, OLD, REPLACED, entry_key
 from flows.runs.trail_proof import Prover
-from flows.runs.versions import parsed
 from schemas.records import AuditEntry
 
 CHANGED = "changed"
@@ -98,7 +97,6 @@ class ProvenTrail(BaseModel):
     written_before: frozenset[str] = frozenset()
     accepted: frozenset[str] = frozenset()
     settled: int = 0
-    covers: int = 0
     proofs: dict[str, int] = {}
 
     def begins(self, entries: Sequence[TrailEntry]) -> bool:
@@ -123,7 +121,6 @@ class Trail:
         self.entries = entries
         self.heads = [entry.head for entry in entries]
         self.accepted = set(proven.accepted)  # objects about which a finding was accepted
-        self._covers = proven.covers  # the kinds of objects that entries name
         # up to this entry it is known of everything whether it was written
         self._settled = proven.settled
         self._mentions = {key: list(mentions) for key, mentions in proven.mentions.items()}
@@ -138,7 +135,6 @@ class Trail:
             self._mentions.setdefault(key, []).append(Mention(number, sha256))
         self._written_before.update(entry.older)
         self._settled = max(self._settled, entry.settled)
-        self._covers = max(self._covers, entry.covers)
         if entry.reason:
             self.accepted.update(entry.objects)
         if entry.proof:
@@ -153,7 +149,6 @@ class Trail:
             written_before=frozenset(self._written_before),
             accepted=frozenset(self.accepted),
             settled=self._settled,
-            covers=self._covers,
             proofs=dict(self.proofs),
         )
 
@@ -181,16 +176,15 @@ class Trail:
         if sha256 in self._expected(key, mentions):
             return None
         last = mentions[-1]
-        is_open = last.number > self._settled and self._entry(last).covers > 1
+        is_open = last.number > self._settled
         if is_open and sha256 in {"", *(mention.sha256 for mention in mentions)}:
             return self._named_finding(key, NEVER_WRITTEN, last)
         return self._named_finding(key, CHANGED if sha256 else REMOVED, mentions[0])
 
     def _needs_no_entry(self, key: str) -> bool:
         """Return whether an object that no entry names may be there."""
-        if key in self._written_before or not self.entries:
-            return True  # a trail that is missing is a finding of its own
-        return self._covers < COVERS and EVIDENCE.fullmatch(key) is not None
+        # a trail that is missing is a finding of its own
+        return key in self._written_before or not self.entries
 
     def named_at(self, key: str) -> datetime | None:
         """Return when an object was named last, None where it never was."""
@@ -248,28 +242,19 @@ def _intact(content: bytes, key: str) -> AuditEntry | None:
     """Return an entry, None where its content does not fit its seal."""
     with suppress(CardlinkError):
         document = parsed(content, key, AuditEntry)
-        if _is_sealed(content, document):
+        if digest(_sealed(content, document)) == document.seal:
             return document
     return None
 
 
-def _is_sealed(content: bytes, document: AuditEntry) -> bool:
-    """Return whether each byte is as it was sealed, also those of unknown fields."""
-    if not document.proof:
-        return digest(_unsealed(content, document.seal)) == document.seal
-    stored = json.loads(content)  # its proof was added to what was sealed
-    return canonical({**stored, "seal": digest(_sealed(stored))}) == content
+def _sealed(content: bytes, document: AuditEntry) -> bytes:
+    """Return what seal and proof of an entry are of: its content without them.
 
-
-def _unsealed(content: bytes, seal: str) -> bytes:
-    """Return a content without its seal, which is faster than to write it anew."""
-    return content.replace(b'"seal":"%s"' % seal.encode(), b'"seal":""', 1)
-
-
-def _sealed(stored: Mapping[str, object]) -> bytes:
-    """Return what seal and proof of an entry are of."""
-    unproved = {name: fact for name, fact in stored.items() if name != "proof"}
-    return canonical({**unproved, "seal": ""})
+    That is faster than to write it anew.
+    """
+    for name, mark in (("seal", document.seal), ("proof", document.proof)):
+        content = content.replace(f'"{name}":"{mark}"'.encode(), f'"{name}":""'.encode(), 1)
+    return content
 
 
 def digests(store: Store, keys: Collection[str]) -> dict[str, str]:
@@ -335,7 +320,7 @@ def _proof_findings(
 
 def _may_be_proof(entry: TrailEntry, document: AuditEntry, prover: Prover) -> bool:
     """Return whether the proof is right, or by a key that is not at hand."""
-    content = _sealed(json.loads(entry.content))
+    content = _sealed(entry.content, document)
     return prover.is_proof(document.proof, content, document.proved_by) is not False
 
 

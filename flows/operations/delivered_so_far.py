@@ -26,10 +26,10 @@ from flows.runs.delivered import (
     delivery_key,
     last_delivery,
 )
+from flows.runs.documents import read_document
 from flows.runs.errors import NotFoundError
 from flows.runs.identity import canonical, digest
 from flows.runs.store import Store, is_stored, read_if_stored
-from flows.runs.versions import read_document
 from flows.steps import Step
 from schemas.handover import DEFAULT
 from schemas.records import Confirmed, Delivery

@@ -31,9 +31,9 @@ from flows.runs.delivered import (
     trouble_key,
     trouble_of,
 )
+from flows.runs.documents import parsed
 from flows.runs.identity import canonical, digest
 from flows.runs.store import Store, is_stored, read, read_if_stored
-from flows.runs.versions import parsed
 from schemas.delivery import DeliveredFile, DeliveryEvent, DeliveryNotice
 from schemas.handover import AFTER_INGEST
 from schemas.records import Delivery, HandoverTrouble, Taken

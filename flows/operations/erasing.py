@@ -200,7 +200,7 @@ def _report(context: IssuerContext, run: StoredRun) -> None:
 def _erase_in_report(context: IssuerContext, people: People, key: str) -> None:
     """Take cardholders out of a transaction report that was kept."""
     store = context.adapters.store
-    report = from_parquet(read(store, key), key, None, None)
+    report = from_parquet(read(store, key))
     write_parquet(store, key, report.filter(~people.named_by(report["cuid"])))
 
 
@@ -247,7 +247,7 @@ def erase_in_deliveries(
         key = delivered_links_key(store, issuer, delivery)
         content = read_if_stored(store, key) if key else None
         if key and content is not None:
-            changes = from_parquet(content, key, None, None)
+            changes = from_parquet(content)
             now = next_links_key(key)
             store.create(now, parquet(changes.filter(~people.named_by(changes["cuid"]))))
             old = [each for each in old if each != now]

@@ -307,9 +307,6 @@ def _tampered(
 def _out_of_date(context: IssuerContext, stored: _Request, command: Command) -> Iterator[str]:
     """Yield what is different from what was requested: command, files, settings, what it does."""
     first = stored.first
-    if first.parameters is None or first.files is None or first.would is None:
-        yield "an earlier version of cardlink stored it, without what was shown then"
-        return
     parameters = departures(first.parameters, _parameters(command))
     if parameters or first.digest != _digest(context, command, first.files):
         yield f"it was made for other parameters: {first.line}; {parameters}".rstrip("; ")
@@ -317,7 +314,7 @@ def _out_of_date(context: IssuerContext, stored: _Request, command: Command) -> 
     if files:
         yield f"files are not those that were seen: {files}"
     if first.settings != context.settings_in_force:
-        yield f"the settings changed since: {_changed_settings(context, first.settings or '')}"
+        yield f"the settings changed since: {_changed_settings(context, first.settings)}"
     state = departures(first.would, _would(context, command))
     if state:
         yield f"what it would do is not what was shown: {state}"

@@ -7,16 +7,15 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from flows.runs.chains import records
-from flows.runs.claim import IN_PROCESS
+from flows.runs.documents import read_events
 from flows.runs.errors import UnknownRunError
 from flows.runs.identity import digest
 from flows.runs.store import Store, read
 from flows.runs.stored_run import StoredRun
-from flows.runs.versions import read_events
 from flows.submissions.dismissals import dismissals
 from schemas.records import PARTS, Abandoned, Closing
 
-_ENVELOPE = ("at", "what", "by", "format")  # of an event; the others are its facts
+_ENVELOPE = ("at", "what", "by")  # of an event; the others are its facts
 
 
 class HistoryEvent(NamedTuple):
@@ -69,18 +68,17 @@ def _planning(run: StoredRun) -> Iterator[HistoryEvent]:
 
 def _claims(run: StoredRun) -> Iterator[HistoryEvent]:
     """Yield who claimed the run and who gave it back; renewals are left out."""
-    last_holder = ""  # empty once the claim was given back
+    last = None  # holder and process, None once the claim was given back
     for claim in read_events(run.store, list(run.store.keys(run.keys.claims))):
-        holder = claim["holder"]
-        name = holder.partition(IN_PROCESS)[0]
+        name = claim["holder"]
         since = datetime.fromisoformat(claim["since"])
         until = datetime.fromisoformat(claim["until"])
         if until <= since:
             yield HistoryEvent(since.isoformat(), "claim given back", name, {})
-            last_holder = ""
-        elif holder != last_holder:
+            last = None
+        elif last != (name, claim["process"]):
             yield HistoryEvent(since.isoformat(), "claimed", name, {})
-            last_holder = holder
+            last = name, claim["process"]
 
 
 def _events(run: StoredRun) -> Iterator[HistoryEvent]:

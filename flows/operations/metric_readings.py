@@ -20,6 +20,7 @@ from flows.reports.summary import FIGURES
 from flows.runs.business_date import local_day
 from flows.runs.chunks import OPEN, OutboxChunk, commit_time
 from flows.runs.context import IssuerContext
+from flows.runs.documents import read_facts
 from flows.runs.events import ANSWERED, COMMITTED, DROP_TIME
 from flows.runs.identity import canonical
 from flows.runs.keys import deliveries, metrics, reconciliation
@@ -28,7 +29,6 @@ from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently
-from flows.runs.versions import read_facts
 from flows.submissions.extract_states import extracts_to_submit
 from schemas.manifest import Manifest
 from schemas.reasons import reason

@@ -197,7 +197,7 @@ def _in_delivery(
     content = read_if_stored(store, key) if key else None
     if key is None or content is None:
         return
-    links = from_parquet(content, key, None, None)
+    links = from_parquet(content)
     named = links.filter(people.named_by(links["cuid"]))
     if not named.is_empty():
         whose = {"receiver": delivery.receiver, "delivery": delivery.number}
@@ -207,7 +207,7 @@ def _in_delivery(
 def _in_reports(store: Store, issuer: str, people: People) -> Iterator[Mention]:
     """Yield what is kept of the partner's transaction reports."""
     for key in kept_reports(store, issuer):
-        report = from_parquet(read(store, key), key, None, None)
+        report = from_parquet(read(store, key))
         named = report.filter(people.named_by(report["cuid"]))
         if not named.is_empty():
             yield Mention("placements", key, named.to_dicts())

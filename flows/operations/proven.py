@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from flows import __version__
 from flows.errors import CardlinkError
 from flows.operations.audit_contents import JudgedRun
 from flows.operations.audit_entries import ProvenTrail
@@ -24,10 +25,9 @@ from flows.runs.identity import canonical, digest
 from flows.runs.keys import book
 from flows.runs.store import Store, read_if_stored
 from flows.runs.trail_proof import Prover
-from flows.runs.versions import RELEASE
 
-# of the code that judges: what an earlier version found whole is judged again
-CODE = f"1, cardlink {RELEASE}"
+# of the code that judges: what another found whole is judged again
+CODE = f"1, cardlink {__version__}"
 
 
 class Proven(BaseModel):

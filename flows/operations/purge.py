@@ -37,6 +37,7 @@ from flows.runs.business_date import local_day
 from flows.runs.claim import OLD, ClaimedError
 from flows.runs.context import IssuerContext
 from flows.runs.delivered import FILES
+from flows.runs.documents import read_document
 from flows.runs.errors import AbandonedError
 from flows.runs.identity import canonical
 from flows.runs.keys import (
@@ -58,7 +59,6 @@ from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently
 from flows.runs.told import TOLD_ROWS
-from flows.runs.versions import read_document
 from schemas.records import PARTS, Abandoned, Part, Purged, SingleAnswered
 
 DEAD = timedelta(days=1)  # longer than any race probe or run takes

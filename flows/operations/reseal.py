@@ -25,7 +25,6 @@ from flows.runs.sealing import Plain, Sealed, Sealer
 from flows.runs.store import Cleaner, write_once
 from flows.runs.stored_run import StoredRun
 from flows.runs.threads import concurrently
-from flows.runs.versions import refuse_newer
 from flows.steps import WHY, Step
 from flows.submissions.chunk_csv import write_chunk
 from flows.submissions.plan import SettingsChangedError
@@ -67,7 +66,6 @@ def reseal(
     """
     signed = context.adapters.signed(reason)
     stored_run = StoredRun.by_id(context.adapters.store, run)
-    refuse_newer(stored_run.committed(), stored_run.keys.manifest)
     _refuse_other_settings(context, stored_run.planned())
     with context.sealer() as sealer:
         recipients = sealer.fingerprints

@@ -176,10 +176,7 @@ def _unanswered_rows(
 def state_of(context: IssuerContext, run: StoredRun, entries: Sequence[Entry]) -> RunState:
     """Return the state of a run that has these objects."""
     if isinstance(run.end, Manifest):
-        state = _committed_state(run, entries)
-        if run.end.newer:
-            return state._replace(open=(*state.open, "written by a newer cardlink"))
-        return state
+        return _committed_state(run, entries)
     holder = holder_of(run.store, run.keys.claims, context.adapters.now())
     claim = (f"claimed by {holder.holder}",) if holder else ()
     if isinstance(run.end, Abandoned):

@@ -6,7 +6,7 @@ that one person may make is recorded by the command that meets it, before it wri
 of others nothing is done until two persons agree to them, as the settings in force say, and not the
 file at hand.
 
-The first command of an issuer, or of a store of an earlier version, records what it finds.
+The first command of an issuer records what it finds.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,7 +18,6 @@ from flows.errors import BalanceError, GateError, TryAgainError
 from flows.redaction import redact, redacted
 from flows.runs.chains import CONTESTS, add_next, last_record, records
 from flows.runs.context import IssuerContext
-from flows.runs.formats import format_in_force
 from flows.runs.identity import canonical, digest
 from flows.runs.keys import commits, settings
 from flows.runs.store import Store, StoreBusyError
@@ -114,20 +113,15 @@ class Governing:
     def __init__(self, is_rehearsal: bool) -> None:
         self.remarks: list[Text] = []
         self._is_rehearsal = is_rehearsal
-        self._formats: dict[str, int] = {}  # in which is written, by issuer
         self._known: dict[str, str] = {}  # digests of the settings that it works with, by issuer
         self._recorded: set[str] = set()  # issuers of which there is nothing to record
 
     def applied_to(self, context: IssuerContext) -> IssuerContext:
         """Return a context whose settings are in force; raises as `governed` does.
 
-        SettingsMovedError where they are not those that the command began with, NewerStoreError
-        where what is stored is written in a format that this version does not know.
+        SettingsMovedError where they are not those that the command began with.
         """
         issuer = context.issuer.issuer
-        if issuer not in self._formats:
-            self._formats[issuer] = format_in_force(context.adapters.store, issuer)
-        context = context._replace(stored_format=self._formats[issuer])
         sha256 = digest_of(context)
         if self._known.setdefault(issuer, sha256) != sha256:
             # what was agreed to is not what would be done

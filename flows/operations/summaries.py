@@ -19,13 +19,13 @@ from flows.redaction import redact
 from flows.reports.business_result import issuer_balance, result_sentence
 from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
+from flows.runs.documents import read_facts
 from flows.runs.events import ANSWERED
 from flows.runs.identity import canonical, digest
 from flows.runs.notices import Notice
 from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
-from flows.runs.versions import facts_as_stored, read_facts
 from flows.steps import FOLDER, Step, counted
 
 NIGHT = "night"
@@ -98,7 +98,7 @@ def _write(context: IssuerContext, runs: StoredRuns, kind: str) -> None:
         "said": others | {f"{kind} {each.run}": each.says for each in standing},
     }
     # False: another watch was first
-    store.create(f"{_prefix(issuer)}{last + 1:06d}.json", facts_as_stored(facts))
+    store.create(f"{_prefix(issuer)}{last + 1:06d}.json", canonical(facts))
 
 
 def _standing(context: IssuerContext, runs: StoredRuns, kind: str) -> Iterator[_News]:

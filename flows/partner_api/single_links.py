@@ -103,8 +103,6 @@ def link_typed(
         "columns": {},
         "status": {},
         "eligible": context.issuer.eligible.model_copy(update={"where": {}}),
-        "filter": {},
-        "deleted": {},
         "full_portfolio": False,
     }
     issuer = context.issuer.model_copy(update=as_the_portal_has_them)

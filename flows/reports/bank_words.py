@@ -2,8 +2,8 @@
 in the file's own formats, and the setting that would take it.
 
 One function for everything that is sent to an issuer: `rejects.csv`, the correction template and
-the report. What was found is a shape or a size, never a cell. Where a run was committed by a
-version that kept no layout, the portal's columns and words stand in.
+the report. What was found is a shape or a size, never a cell. Where no
+layout is known, the portal's columns and words stand in.
 """
 
 import re

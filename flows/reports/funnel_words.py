@@ -1,18 +1,17 @@
 """The funnel in words, the same on the page, in the workbook and at the terminal.
 
-What is not known has no number and no share: the words say why. A funnel that an earlier version
-stored is read here too.
+What is not known has no number and no share: the words say why.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from flows.reports.wording import percent
+from flows.runs.documents import read_facts
 from flows.runs.keys import placements
 from flows.runs.store import Store
-from flows.runs.versions import read_facts
 from flows.steps import counted
-from schemas.partner_api.unknowns import NEVER_ASKED, RESULTS, SERVICE, why
+from schemas.partner_api.unknowns import why
 
 Facts = Mapping[str, Any]
 PLACED = "placed"  # of whom it is known whether they failed or are under way
@@ -21,8 +20,8 @@ PLACED = "placed"  # of whom it is known whether they failed or are under way
 def stored_funnel(store: Store, issuer: str) -> dict[str, Any] | None:
     """Return the funnel over an issuer's runs of the last check; None without one."""
     checked = read_facts(store, f"{placements(issuer)}summary.json") or {}
-    funnel = checked.get("funnel")
-    return None if funnel is None else _as_now(funnel)
+    funnel: dict[str, Any] | None = checked.get("funnel")
+    return funnel
 
 
 def share_in_words(line: Facts) -> str:
@@ -97,55 +96,3 @@ def coverage_in_words(funnel: Facts) -> str:
     if funnel["unasked"]:
         parts.append(f"{counted(funnel['unasked'], 'link')} not checked yet")
     return "; ".join(parts)
-
-
-def _as_now(funnel: dict[str, Any]) -> dict[str, Any]:
-    """Return a funnel with what is known of each stage.
-
-    An earlier version counted what it did not know as nothing: what it counted is known.
-    """
-    stages = funnel["stages"]
-    if "known" in stages[0]:
-        return funnel
-    numbers = {stage["stage"]: stage["cardholders"] for stage in stages}
-    failed = sum(line["cardholders"] for line in funnel["failed"])
-    ended = numbers[PLACED] + failed + funnel["under_way"]
-    known = {**numbers, PLACED: ended, "sent": numbers["cardholders"], "linked": numbers["sent"]}
-    stages = [_stage_as_now(name, numbers, known[name]) for name in numbers]
-    return {
-        **funnel,
-        "stages": stages,
-        "failed": [{**line, "share": line["cardholders"] / ended} for line in funnel["failed"]],
-        "under_way": funnel["under_way"] if ended else stages[-1]["cardholders"],
-        "sites": [_line_as_now(line) for line in funnel["sites"]],
-        "ages": [_line_as_now(line) for line in funnel["ages"]],
-        "unanswered": [],
-    }
-
-
-def _stage_as_now(name: str, numbers: Mapping[str, int], known: int) -> dict[str, Any]:
-    known_by = {"linked": {RESULTS: known}}.get(name, {})
-    unknown = 0
-    if name in ("opened", "authenticated", PLACED):
-        known_by = {SERVICE: known} if known else {}
-        unknown = numbers["linked"] - known
-    is_unknown = bool(unknown) and not known
-    return {
-        "stage": name,
-        "cardholders": None if is_unknown else numbers[name],
-        "share": numbers[name] / known if known else None,
-        "known": known,
-        "known_by": known_by,
-        "unknown": [{"cause": NEVER_ASKED, "cardholders": unknown}] if unknown else [],
-    }
-
-
-def _line_as_now(line: dict[str, Any]) -> dict[str, Any]:
-    numbers = {name: number for name, number in line.items() if isinstance(number, int)}
-    ended = numbers[PLACED] + numbers["failed"]
-    known = {**numbers, PLACED: ended, "failed": ended}
-    shown = {
-        name: number if known[name] or not numbers["linked"] else None
-        for name, number in numbers.items()
-    }
-    return {**line, **shown, "known": known}

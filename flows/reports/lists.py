@@ -37,25 +37,17 @@ SHOWN = 200  # chunks listed in one table; chunks.csv has them all
 def write_unsent(run: StoredRun, manifest: Manifest, *, portfolio: bool) -> None:
     """Write rejects.csv, and suppressed.csv where rows are so for what is known of their card.
 
-    Also before the commit. In a full portfolio that is most rows, so it has no
-    suppressed.csv. By earlier versions that was held.csv, which is written anew where it is.
+    Also before the commit. In a full portfolio that is most rows, so it has no suppressed.csv.
     """
     columns = ["row", "line", "cuid", "last_4", "fate", "reasons", "found"]
     rows_by_list = {"rejects.csv": UNSENT}
     if suppressed_rows(manifest.reasons) and not portfolio:
-        rows_by_list |= dict.fromkeys(_names_of_suppressed(run), LEFT_OUT)
+        rows_by_list["suppressed.csv"] = LEFT_OUT
     words = BankWords(manifest.layout)
     for name, rows in rows_by_list.items():
         records = (run.ledger_part(part, columns, rows) for part in manifest.ledger)
         frames = (rejects(part, words) for part in records)
         run.store.replace(run.keys.report(name), csv_pieces(frames, Rejects.dtypes()))
-
-
-def _names_of_suppressed(run: StoredRun) -> Iterator[str]:
-    yield "suppressed.csv"
-    earlier = "held.csv"
-    if any(True for _ in run.store.keys(run.keys.report(earlier))):
-        yield earlier
 
 
 def rejects(records: pl.DataFrame, words: BankWords) -> pl.DataFrame:

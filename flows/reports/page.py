@@ -186,8 +186,7 @@ def _with_few_lines(reason: Mapping[str, Any]) -> Mapping[str, Any]:
 def _figures(rows: Mapping[str, int], errors: str) -> list[Figure]:
     """Return the figures of a page; `errors`: who made the rows in error."""
     sent = rows["linked"] + rows["error"] + rows["awaiting"]
-    # summaries of earlier versions have none that are not eligible
-    aside = rows.get("ineligible", 0) + rows["duplicate"] + rows["suppressed"]
+    aside = rows["ineligible"] + rows["duplicate"] + rows["suppressed"]
     linked_share = percent(rows["linked"] / sent) if sent else "none"
     return [
         Figure("read", "read", rows["read"], "rows of the extract"),

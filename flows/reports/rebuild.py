@@ -23,13 +23,13 @@ from flows.results.lineage import attempts_after
 from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
 from flows.runs.frames import csv_pieces, write_parquet
+from flows.runs.identity import canonical
 from flows.runs.run_status import reported_status
 from flows.runs.store import Entry
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently, prefetch
 from flows.runs.told import rows_told
-from flows.runs.versions import facts_as_stored
 from schemas.breaks import Break
 from schemas.ledger import AWAITING
 from schemas.tables import Awaiting, Questions, Refusals
@@ -80,7 +80,7 @@ def rebuild(context: IssuerContext, run: StoredRun, listed: StoredRuns | None = 
         lambda: _write_pages(run, runs, summary, chunks, context.forms_url),
     )
     # last: a report whose facts are there is whole
-    run.store.replace(run.keys.report("summary.json"), [facts_as_stored(summary)])
+    run.store.replace(run.keys.report("summary.json"), [canonical(summary)])
     return RunReport(tuple(sorted(total.breaks)), summary)
 
 

@@ -4,7 +4,6 @@ So memory stays flat, however many rows the run has: no chunk spans two parts of
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from datetime import date
 from functools import partial
 from typing import NamedTuple
@@ -17,14 +16,12 @@ from flows.results.reconcile import reconcile, with_single_links
 from flows.runs.cards import FINGERPRINTS
 from flows.runs.context import IssuerContext
 from flows.runs.outcomes import StoredOutcomes
-from flows.runs.store import ConflictError
 from flows.runs.stored_run import StoredRun
 from flows.runs.threads import concurrently
-from flows.runs.versions import NewerDocumentError, written_in
 from schemas import ledger
 from schemas.breaks import Break
 from schemas.ledger import AWAITING
-from schemas.manifest import FACTS, LedgerPart
+from schemas.manifest import LedgerPart
 from schemas.records import Closing
 
 AS_SENT = ["expiration", "origin", *FINGERPRINTS]  # kept with the outcome: later runs need them
@@ -62,15 +59,10 @@ def reportable(run: StoredRun) -> StoredRun:
     """Return a run whose report may be written, as it is stored now.
 
     Only its manifest, which never changes, is not read again. Raises UnknownRunError where it is
-    not committed, AbandonedError, LedgerPurgedError, and NewerDocumentError where a newer cardlink
-    wrote its report.
+    not committed, AbandonedError, LedgerPurgedError.
     """
     current = StoredRun.of(run.store, run.committed())
     current.refuse_purged()
-    with suppress(ConflictError):  # a damaged one is overwritten
-        written = written_in(current.summary or {})
-        if written > FACTS:
-            raise NewerDocumentError(key=run.keys.report("summary.json"), format=written)
     return current
 
 

@@ -18,9 +18,9 @@ from flows.runs.chunks import OutboxChunk
 from flows.runs.closings import place_of
 from flows.runs.outcomes import DECISION
 from flows.steps import WHY, Step
-from schemas.breaks import DECISIONS, EXPLAINED, KINDS, Break
+from schemas.breaks import DECISIONS, KINDS, Break
 from schemas.issuer import Issuer
-from schemas.manifest import Counts, Manifest
+from schemas.manifest import Manifest
 from schemas.portal import INTERFACE
 from schemas.reasons import reason
 from schemas.records import Closing
@@ -85,7 +85,7 @@ def summarise(
             "read": counts.read,
             **states,
             "rejected": counts.rejected,
-            **_not_eligible(counts),
+            "ineligible": counts.ineligible,
             "duplicate": counts.duplicate,
             "suppressed": counts.suppressed,
         },
@@ -189,7 +189,7 @@ def _closed_facts(run_break: Break, closing: Closing) -> dict[str, Any]:
         "at": closing.at.isoformat(timespec="seconds"),
         "by": closing.by,
         "reason": closing.reason,
-        "decision": DECISIONS[closing.decision or EXPLAINED].meaning,
+        "decision": DECISIONS[closing.decision].meaning,
     }
 
 
@@ -267,8 +267,3 @@ def decisions_on(run: str, name: str, place: str = "") -> list[dict[str, str]]:
 def close_step(run: str, name: str, place: str, decision: str) -> Step:
     """Return the step that closes breaks of a kind, those at a place or all of them."""
     return Step("mend close", run, name, place_of(place), decision=decision, reason=WHY)
-
-
-def _not_eligible(counts: Counts) -> dict[str, int]:
-    """Return how many rows are not eligible, where any is: earlier versions know no such count."""
-    return {"ineligible": counts.ineligible} if counts.ineligible else {}

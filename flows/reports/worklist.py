@@ -125,7 +125,7 @@ def _leaves_rows_answered(closed: Mapping[str, Any]) -> bool:
     """Return whether rows of a closed break wait although an answer came for each of them."""
     name = closed["name"]
     meaning = DECISIONS[EXPLAINED].meaning
-    is_explained = closed.get("decision", meaning) == meaning  # earlier versions had no other
+    is_explained = closed["decision"] == meaning
     return is_explained and name != RESULT_SHORT and LOST in KINDS[name].decisions
 
 

@@ -8,7 +8,6 @@ from flows.runs.chains import records
 from flows.runs.context import IssuerContext
 from flows.runs.keys import link_forms
 from flows.runs.store import ConflictError, Store
-from flows.runs.versions import refuse_newer
 from schemas.link_form import LinkForm
 from schemas.records import FormDecision
 
@@ -16,12 +15,11 @@ from schemas.records import FormDecision
 def confirmed_forms(store: Store, issuer: str) -> dict[LinkForm, FormDecision]:
     """Return the forms that are confirmed and not taken back, with the record of each.
 
-    Raises NewerDocumentError where a record is of a newer version, ConflictError.
+    Raises ConflictError.
     """
     prefix = link_forms(issuer)
     confirmed = dict[LinkForm, FormDecision]()
     for decision in records(store, prefix, FormDecision):
-        refuse_newer(decision, prefix)
         form = LinkForm.parse(decision.form)
         if form is None:
             raise ConflictError(key=prefix)

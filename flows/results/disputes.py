@@ -8,19 +8,13 @@ prior state does not see it, and a real answer that comes later counts. A row of
 cardholder (`flows/runs/erased.py`) is one in the same way.
 """
 
-from collections.abc import Sequence
-
 import polars as pl
 
-from flows.results.breaks import row_breaks
-from flows.results.decisions import closing_of
 from flows.results.sent_rows import SentRows
-from flows.runs.closings import place_of
 from flows.runs.outcomes import DECISION
 from schemas import breaks
 from schemas.ledger import ERROR, LINKED
 from schemas.reasons import ERASED
-from schemas.records import Closing
 
 # the reason of a row that an operator gave up, by decision
 REASONS = {name: decision.reason for name, decision in breaks.DECISIONS.items() if decision.reason}
@@ -59,9 +53,7 @@ def decided_answers(answers: pl.DataFrame, decided: pl.DataFrame) -> pl.DataFram
     )
 
 
-def conflicting_rows(
-    settled: pl.DataFrame, decided: pl.DataFrame, closings: Sequence[Closing]
-) -> pl.DataFrame:
+def conflicting_rows(settled: pl.DataFrame, decided: pl.DataFrame) -> pl.DataFrame:
     """Return the rows with different answers and which of them counts, if any.
 
     Columns: spot, run, chunk, row, cuid, last_4, result, decision.
@@ -75,20 +67,7 @@ def conflicting_rows(
         .sort("row")
     )
     decisions = decided.filter(kind=breaks.CONFLICTING_RESULT).select("spot", "decision")
-    conflicts = conflicts.join(decisions, on="spot", how="left", maintain_order="left")
-    undecided = pl.col("decision").is_null()
-    closed = _places_closed(conflicts.filter(undecided), closings)
-    closed_before = undecided & pl.format("chunk {}", "chunk").is_in(closed)
-    return conflicts.with_columns(
-        pl.when(closed_before).then(pl.lit(breaks.LINK)).otherwise("decision").alias("decision")
-    )
-
-
-def _places_closed(conflicts: pl.DataFrame, closings: Sequence[Closing]) -> list[str]:
-    """Return where conflicts were closed by an earlier version: the link counted."""
-    conflicting = row_breaks(conflicts.with_columns(kind=pl.lit(breaks.CONFLICTING_RESULT)))
-    closed = [conflict for conflict in conflicting if closing_of(conflict, closings) is not None]
-    return [place_of(conflict.place) for conflict in closed]
+    return conflicts.join(decisions, on="spot", how="left", maintain_order="left")
 
 
 def undisputed_answers(settled: pl.DataFrame, conflicts: pl.DataFrame) -> pl.DataFrame:

@@ -18,20 +18,20 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from flows import __version__
 from flows.errors import OperatorError
 from flows.results.confirmed_forms import link_rules
 from flows.results.masking import mask_key
 from flows.runs.commits import recently_registered
 from flows.runs.context import IssuerContext
+from flows.runs.documents import read_facts
 from flows.runs.identity import canonical, digest
 from flows.runs.keys import ingested
 from flows.runs.store import ConflictError, Entry, Store
 from flows.runs.stored_run import StoredRun
 from flows.runs.threads import concurrently
-from flows.runs.versions import RELEASE, read_facts
 
-# of an object with the markers of many files; version 0.1 wrote one object per marker
-BATCH_PREFIX = "files-"
+BATCH_PREFIX = "files-"  # of an object with the markers of many files
 _EVER = datetime.min.replace(tzinfo=UTC)
 WAITING = "waiting"  # the object with the files that wait
 
@@ -61,9 +61,9 @@ def read_markers(store: Store, issuer: str, since: datetime = _EVER) -> frozense
     prefix = ingested(issuer)
     keys = [entry.key for entry in store.keys(prefix) if entry.modified >= since]
     names = [key.removeprefix(prefix).removesuffix(".json") for key in keys]
-    batches = {name for name in names if name.startswith(BATCH_PREFIX)}
+    batches = [name for name in names if name.startswith(BATCH_PREFIX)]
     in_batches = concurrently(lambda name: _read(store, f"{prefix}{name}.json"), batches)
-    return frozenset(names).difference(batches, {WAITING}).union(*in_batches)
+    return frozenset[str]().union(*in_batches)
 
 
 def write_markers(store: Store, issuer: str, files: Mapping[str, Entry]) -> None:
@@ -155,5 +155,5 @@ def basis_of(context: IssuerContext) -> Basis:
     ]
     rules = link_rules(context)
     links = {"hosts": list(rules.hosts), "forms": list(map(str, rules.forms))}
-    known = [registered, context.opener_key(), issuer.time_zone, RELEASE]
+    known = [registered, context.opener_key(), issuer.time_zone, __version__]
     return Basis(digest(canonical({"known": known, **links})), digest(canonical(links)))

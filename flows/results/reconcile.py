@@ -95,7 +95,7 @@ def reconcile(
     received = _without_cut(_expired(_union(answered), today), files)
     answers = decided_answers(received, decided)
     settled = answers.filter((pl.col("state") != BROKEN) & pl.col("spot").is_not_null())
-    conflicts = conflicting_rows(settled, decided, closings)
+    conflicts = conflicting_rows(settled, decided)
     counted = _best(undisputed_answers(settled, conflicts))
     best = pl.concat([counted, given_up_rows(numbered, counted, decided)], how="diagonal")
     chunks = _chunks(numbered, answers, best)

@@ -30,13 +30,12 @@ from typing import TypeVar
 
 from flows.errors import CardlinkError
 from flows.redaction import redact
+from flows.runs.documents import read_document
 from flows.runs.identity import canonical, digest
 from flows.runs.keys import trail
 from flows.runs.process import is_gone, process_name
 from flows.runs.store import Store, StoreBusyError, read, read_if_stored
 from flows.runs.trail_entries import (
-    COVERS,
-    EVIDENCE,
     OLD,
     REPLACED,
     entries_since,
@@ -46,7 +45,6 @@ from flows.runs.trail_entries import (
     named_keys,
 )
 from flows.runs.trail_proof import NOT_PROVED, Prover
-from flows.runs.versions import read_document
 from schemas.records import AuditEntry
 
 LOST = 1000  # entries of others passed before giving up
@@ -68,7 +66,6 @@ class _Tail:
     before: str
     settled: int
     said: int  # `settled` of the last entry that says so
-    covers: int = 0  # of the last entry; 0: there is none
     written: set[int] = field(default_factory=set)
 
     def settle(self, number: int) -> None:
@@ -186,13 +183,11 @@ class AuditTrail:
                 older=self._written_before(issuer, tail),
                 settled=tail.settled,
                 process=self._process,
-                covers=COVERS,
                 proved_by=self._prover.key,
             )
             content = canonical(self._proved(entry))
             _UNSETTLED.add(self)
             if self._store.create(entry_key(issuer, number), content):
-                tail.covers = COVERS
                 tail.last = number
                 tail.before = digest(content)
                 tail.said = tail.settled
@@ -208,11 +203,8 @@ class AuditTrail:
         return entry.model_copy(update=marks)
 
     def _written_before(self, issuer: str, tail: _Tail) -> tuple[str, ...]:
-        """Return what was there before the first entry that names things of its kind."""
-        if tail.covers == COVERS:
-            return ()
-        kind = EVIDENCE.fullmatch if tail.last else is_named
-        return tuple(key for key in named_keys(self._store, issuer) if kind(key))
+        """Return what was there before the first entry."""
+        return () if tail.last else tuple(named_keys(self._store, issuer))
 
     def _begin(self, issuer: str) -> Set[str]:
         """Find the end of the trail, and settle what processes that are gone have left there.
@@ -220,7 +212,7 @@ class AuditTrail:
         Return what those at work have named and not written.
         """
         last, before = last_entry(self._store, issuer)
-        self._tails[issuer] = tail = _Tail(last, before, last, last, COVERS if last else 0)
+        self._tails[issuer] = tail = _Tail(last, before, last, last)
         unsettled = list(self._unsettled(issuer, tail))
         under_way = set[str]()
         if not unsettled:
@@ -245,8 +237,7 @@ class AuditTrail:
         with suppress(CardlinkError):
             entry = read_document(self._store, entry_key(issuer, tail.last), AuditEntry)
             if entry is not None:
-                tail.covers = entry.covers
-                settled = entry.settled if entry.covers == COVERS else tail.last
+                settled = entry.settled
         for number in range(max(settled, tail.last - UNSETTLED) + 1, tail.last + 1):
             with suppress(CardlinkError):
                 entry = read_document(self._store, entry_key(issuer, number), AuditEntry)

@@ -21,15 +21,14 @@ from pydantic import AwareDatetime
 from flows.errors import CardlinkError, TryAgainError
 from flows.runs.adapters import Adapters
 from flows.runs.chains import CONTESTS, add_next, last_record
+from flows.runs.documents import read_document
 from flows.runs.keys import link
 from flows.runs.process import is_gone, process_name
 from flows.runs.store import Cleaner, Store
-from flows.runs.versions import read_document
 from flows.steps import RUN, WHY, Sentence, Step
 from flows.stopping import uninterrupted
 from schemas.manifest import Document
 
-IN_PROCESS = " in process "  # between a holder's name and its process
 CLAIM = timedelta(minutes=3)  # how long a dead run keeps its rerun waiting
 BEAT = 60.0  # seconds; two beats may fail before the claim runs out
 OLD = timedelta(minutes=15)  # no write takes as long: the writer of an older leftover is dead
@@ -56,12 +55,10 @@ class LeaseLostError(TryAgainError):
 
 
 class _Claim(Document):
-    """One link of the chain; `until` equals `since` where the claim was given back.
-
-    `holder` has the process too, since earlier versions refuse a field that they do not know.
-    """
+    """One link of the chain; `until` equals `since` where the claim was given back."""
 
     holder: str
+    process: str  # "" where that is not known
     since: AwareDatetime
     until: AwareDatetime
 
@@ -69,13 +66,7 @@ class _Claim(Document):
     def of(cls, name: str, now: datetime, ttl: timedelta) -> Self:
         """Return the link by which this process claims from `now` on, under `name`."""
         process = process_name(os.getpid())
-        holder = f"{name}{IN_PROCESS}{process}" if process else name
-        return cls(holder=holder, since=now, until=now + ttl)
-
-    @property
-    def name(self) -> str:
-        """The holder's name."""
-        return self.holder.partition(IN_PROCESS)[0]
+        return cls(holder=name, process=process, since=now, until=now + ttl)
 
     @property
     def is_given_back(self) -> bool:
@@ -90,7 +81,7 @@ class _Claim(Document):
         such a claim would block for as long as the clock was off, so it does not count.
         """
         in_time = self.since - (self.until - self.since) < now < self.until
-        return in_time and not is_gone(self.holder.partition(IN_PROCESS)[2])
+        return in_time and not is_gone(self.process)
 
 
 @dataclass
@@ -120,7 +111,7 @@ class Lease:
         if last is None:
             raise ClaimedError(holder="Another", prefix=prefix, until="now")
         until = last.until.isoformat(timespec="seconds")
-        raise ClaimedError(holder=last.name, prefix=prefix, until=until)
+        raise ClaimedError(holder=last.holder, prefix=prefix, until=until)
 
     def renew(self, now: datetime) -> None:
         """Extend the claim to `now` + `ttl`; LeaseLostError where another took it over."""
@@ -162,7 +153,7 @@ def holder_of(store: Store, prefix: str, now: datetime) -> ClaimHolder | None:
     number, last = last_record(store, prefix, _Claim)
     if last is None or not last.holds(now):
         return None
-    return ClaimHolder(last.name, _held_since(store, prefix, number, last), last.until)
+    return ClaimHolder(last.holder, _held_since(store, prefix, number, last), last.until)
 
 
 def was_claimed(store: Store, prefix: str) -> bool:
@@ -188,9 +179,9 @@ def end(store: Store, prefix: str, by: str, now: datetime, *, only: str = "") ->
     """
     for _ in range(CONTESTS):
         number, last = last_record(store, prefix, _Claim)
-        if last is None or not last.holds(now) or only not in ("", last.name):
+        if last is None or not last.holds(now) or only not in ("", last.holder):
             return
-        if add_next(store, prefix, number + 1, _Claim(holder=by, since=now, until=now)):
+        if add_next(store, prefix, number + 1, _Claim(holder=by, process="", since=now, until=now)):
             return
     raise ClaimedError(holder="Another", prefix=prefix, until="now")
 

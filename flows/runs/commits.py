@@ -13,10 +13,10 @@ import polars as pl
 from flows.errors import TryAgainError
 from flows.runs.cards import FINGERPRINTS, card_keys
 from flows.runs.chains import add_next, last_record, records
+from flows.runs.documents import read_document
 from flows.runs.keys import commits, link
 from flows.runs.store import ConflictError, Store
 from flows.runs.stored_run import StoredRun
-from flows.runs.versions import read_document
 from schemas import ledger
 from schemas.manifest import Manifest
 

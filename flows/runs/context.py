@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, Protocol
 
 from flows.errors import BugError
 from flows.runs.adapters import Adapters
-from flows.runs.formats import FIRST
 from flows.runs.header import Header
 from flows.runs.overlay import Overlay
 from flows.runs.sealing import Opener, Sealer
@@ -69,9 +68,6 @@ class IssuerContext(NamedTuple):
     announcer_of: Callable[[str], Announcer | None] = lambda _: None
     # digest of the settings in force, as runs and requests name them; "" where nobody asked
     settings_in_force: str = ""
-    # the format in which what is stored is written, `flows/runs/formats.py`; the first where nobody
-    # asked
-    stored_format: int = FIRST
     forms_url: str = ""  # where a browser finds the forms; "" where nobody says
 
 

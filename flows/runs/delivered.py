@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from flows.runs.chains import last_record
+from flows.runs.documents import read_document
 from flows.runs.keys import deliveries, link
 from flows.runs.store import Store, read_if_stored
-from flows.runs.versions import read_document
 from schemas.handover import DEFAULT
 from schemas.records import Delivery, HandoverTrouble
 

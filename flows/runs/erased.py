@@ -22,10 +22,10 @@ import polars as pl
 from flows.errors import OperatorError
 from flows.runs.cards import CONTENT_FINGERPRINTS, GENERATED
 from flows.runs.chains import records, whole_chain
+from flows.runs.documents import read_document
 from flows.runs.identity import canonical, digest
 from flows.runs.keys import erasures
 from flows.runs.store import Store
-from flows.runs.versions import read_document
 from flows.steps import ISSUER, Sentence, Step
 from schemas.reasons import ERASED
 from schemas.records import Erasure, ErasureKey
@@ -115,10 +115,7 @@ NOBODY = ErasedPeople()
 
 
 def erased_people(store: Store, issuer: str) -> ErasedPeople:
-    """Return who was erased at an issuer, of all records so far.
-
-    Raises NewerDocumentError where a record is of a newer version.
-    """
+    """Return who was erased at an issuer, of all records so far."""
     acts = whole_chain(store, erasures(issuer), Erasure)
     if not acts:
         return NOBODY
@@ -134,7 +131,7 @@ class Erasures(NamedTuple):
 
 def all_erasures(store: Store, issuer: str) -> Erasures:
     """Return what has been erased, as the records say; those that cannot be read say nothing."""
-    acts = [act for act in records(store, erasures(issuer), Erasure) if not act.newer]
+    acts = list(records(store, erasures(issuer), Erasure))
     deleted = frozenset(chain.from_iterable(act.deleted for act in acts))
     return Erasures(sum(1 for act in acts if act.persons), deleted)
 

@@ -7,9 +7,8 @@ from typing import Any
 
 from flows.redaction import redact
 from flows.runs.adapters import Adapters
-from flows.runs.identity import digest
+from flows.runs.identity import canonical, digest
 from flows.runs.keys import RunKeys
-from flows.runs.versions import facts_as_stored
 
 COMMITTED = "committed"  # the event of a run's commit
 ANSWERED = "answered"  # the event of result files that were ingested: their names are `results`
@@ -43,7 +42,7 @@ def record_event(
     moment = when or adapters.now()
     masked = {name: redact(fact) for name, fact in facts.items() if isinstance(fact, str)}
     envelope = {"what": kind, "at": moment.isoformat(), "by": redact(adapters.actor)}
-    event = facts_as_stored({**envelope, **facts, **masked})
+    event = canonical({**envelope, **facts, **masked})
     name = f"{moment:%Y%m%dT%H%M%S%f}-{kind.replace(' ', '-')}-{digest(event)[:8]}.json"
     return adapters.store.create(keys.events + (once or name), event)
 

@@ -7,10 +7,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from flows.runs.header import Header
-from schemas.eligible import Eligibility
 from schemas.issuer import Issuer
 from schemas.portal import INTERFACE
-from schemas.source import FORMATS, PROOFS, SourceSettings
+from schemas.source import PROOFS
 
 
 def canonical(document: BaseModel | dict[str, Any]) -> bytes:
@@ -28,15 +27,12 @@ def digest(data: bytes) -> str:
 
 def row_settings(issuer: Issuer, header: Header) -> dict[str, Any]:
     """Return every setting that decides which rows are in which chunk and how they are written."""
-    shaping = issuer.model_dump(mode="json", include={"columns", "filter", "rules", "repairs"})
-    decided = {name for name in ("status", "deleted") if getattr(issuer, name)}
-    shaping |= issuer.model_dump(mode="json", include=decided)
-    if issuer.eligible != Eligibility():
-        shaping |= issuer.model_dump(mode="json", include={"eligible"})
-    shaping["source"] = _source_settings(issuer.source)
+    columns = {"columns", "status", "eligible", "rules", "repairs"}
+    shaping = issuer.model_dump(mode="json", include=columns)
+    shaping["source"] = issuer.source.model_dump(mode="json", exclude=set(PROOFS))
     if issuer.full_portfolio:
         shaping["portfolio"] = issuer.portfolio.model_dump(mode="json")
-    elif issuer.resend.changed != "ask":  # left out before it was a setting
+    else:
         shaping["resend"] = issuer.resend.model_dump(mode="json", include={"changed"})
     portal = issuer.portal.model_dump(
         mode="json", include={"extension", "armor", "compression", "rows_per_chunk"}
@@ -44,19 +40,10 @@ def row_settings(issuer: Issuer, header: Header) -> dict[str, Any]:
     return {**shaping, "portal": {**portal, "header": header.line.decode()}, "interface": INTERFACE}
 
 
-def _source_settings(source: SourceSettings) -> dict[str, Any]:
-    """Return how an extract is written; what earlier versions did not know only where it is set."""
-    shaping = source.model_dump(mode="json", exclude=set(PROOFS))
-    in_use = source.model_dump(mode="json", include=set(FORMATS), exclude_defaults=True).keys()
-    return {name: value for name, value in shaping.items() if name not in FORMATS - in_use}
-
-
 def differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> list[str]:
     """Return the names of the settings that differ, dotted (`rules.luhn`)."""
     named: list[str] = []
-    # earlier versions stored one of them
-    unshaping = PROOFS if prefix == "source." else frozenset()
-    for key in sorted((old.keys() | new.keys()) - unshaping):
+    for key in sorted(old.keys() | new.keys()):
         before = old.get(key)
         after = new.get(key)
         if isinstance(before, dict) and isinstance(after, dict):

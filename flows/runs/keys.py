@@ -29,7 +29,7 @@ DROPPED = re.compile(
     r"|[^/]+/(deliveries|acknowledgements)/[^/]+/received$"
 )
 LASTING = re.compile(
-    r"[^/]+/(commits/|settings/|formats/|erasures/|audit/|probe/passed-|runs/[^/]+/(manifest\.json$|events/))"
+    r"[^/]+/(commits/|settings/|erasures/|audit/|probe/passed-|runs/[^/]+/(manifest\.json$|events/))"
 )
 # as all of ours are, so that most keys are judged by one pattern
 _USUAL_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)*")
@@ -110,7 +110,6 @@ metrics = _prefix("metrics")  # derived: the metrics of an issuer, and the beat 
 probes = _prefix("probe")  # what the race probe writes
 approvals = _prefix("approvals")  # requests that need a second person, a chain for each
 settings = _prefix("settings")  # the chain of the settings that were in force, one after another
-formats = _prefix("formats")  # the formats that were put in force by an upgrade; 1 has no record
 trail = _prefix("audit")  # the audit trail: one chain that names every record before it is written
 # derived: the book of cardholders, kept so that only what is new is read
 book = _prefix("book")

@@ -16,8 +16,9 @@ from typing import Any, NamedTuple, Protocol
 from flows.errors import CardlinkError, OperatorError
 from flows.redaction import redact
 from flows.runs.context import IssuerContext
+from flows.runs.documents import read_facts
+from flows.runs.identity import canonical
 from flows.runs.store import Store
-from flows.runs.versions import facts_as_stored, read_facts
 
 PAUSE = timedelta(minutes=10)  # until a channel is tried again, doubled each time
 LONGEST_PAUSE = timedelta(hours=2)
@@ -29,7 +30,7 @@ class ChannelError(OperatorError):
 
     message = "The channel {channel} takes no notifications: {trouble}."
     next_step = (
-        "Correct its address where it is given (CARDLINK_CHANNELS, CARDLINK_ALERT_..., "
+        "Correct its address where it is given (CARDLINK_CHANNELS, "
         "CARDLINK_HEARTBEAT_URL), or have its server looked at; what was not sent is sent for a "
         "day once it works."
     )
@@ -101,7 +102,7 @@ class Sending:
             since = (before.get(name) or {}).get("since", now)
             failing[name] = {"since": since, "trouble": redact(trouble)}
         if failing != before:
-            self._store.replace(key, [facts_as_stored(failing)])
+            self._store.replace(key, [canonical(failing)])
 
     def _recovered(self, before: Collection[str]) -> set[str]:
         """Return the channels that failed before, have nothing to send, and work again."""
@@ -161,12 +162,12 @@ class _History(NamedTuple):
         pause = min(PAUSE * 2 ** max(0, self.attempts - 1), LONGEST_PAUSE)
         if self.last is not None and now - self.last < pause:
             return False
-        facts = facts_as_stored({"at": now.isoformat()})
+        facts = canonical({"at": now.isoformat()})
         return store.create(f"{self.base}{self.attempts + 1:03d}", facts)
 
     def end(self, store: Store, now: datetime) -> None:
         """Record that the channel has it."""
-        store.create(f"{self.base}sent", facts_as_stored({"at": now.isoformat()}))
+        store.create(f"{self.base}sent", canonical({"at": now.isoformat()}))
 
 
 def failing_channels(context: IssuerContext) -> Mapping[str, str]:

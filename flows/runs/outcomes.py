@@ -5,8 +5,7 @@ may be in several groups, where it was ingested again; the last time counts.
 
 Where it came again with other content, all of its contents count: of the earlier ones the answers
 that settled a row, so that nobody takes an answer back by changing a file. Where the two differ,
-an operator decides (`schemas.breaks.CONFLICTING_RESULT`). Of what earlier versions stored, in
-objects that are named after the files alone, the last content counts alone.
+an operator decides (`schemas.breaks.CONFLICTING_RESULT`).
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from flows.runs.frames import shaped, write_parquet
+from flows.runs.frames import write_parquet
 from flows.runs.identity import digest
 from flows.runs.keys import RunKeys
 from flows.runs.store import Entry, Store, read
@@ -74,7 +73,6 @@ _ANSWERED = pl.DataFrame(
         "key": pl.String,
         **{name: FILE[name] for name in list(FILE)[:4]},
         "chunk": OUTCOME["chunk"],
-        "lasts": pl.Boolean,  # its answers stay, whatever content the file has later
     }
 )
 
@@ -197,7 +195,7 @@ class StoredOutcomes:
         is_last = pl.col("key") == pl.col("key").last().over("file", "file_digest")
         contents = ordered.filter(is_last)
         is_newest = pl.col("file_digest") == pl.col("file_digest").last().over("file")
-        self._files = contents.with_columns(superseded=~is_newest).filter(_counts())
+        self._files = contents.with_columns(superseded=~is_newest)
 
     def chunks(self) -> frozenset[int]:
         """Return the chunks that are answered, wholly or in part."""
@@ -218,20 +216,13 @@ class StoredOutcomes:
         return results
 
 
-def _counts() -> pl.Expr:
-    """Return which contents count: of those that do not last, the last one of each file."""
-    is_last = pl.col("key") == pl.col("key").filter(~pl.col("lasts")).last().over("file")
-    return pl.col("lasts") | is_last
-
-
 def _chunks_answered(store: Store, key: str) -> pl.DataFrame:
     """Return which chunks the files of an object concern."""
     rows, files = _opened(store, key, [*NUMBER, "chunk"])
     answered = rows.select(*NUMBER, "chunk").unique().join(files, on="number")
-    name = key.rpartition("/")[2].removesuffix(".parquet")
-    return answered.with_columns(
-        pl.col("file").str.head(NAMED), key=pl.lit(key), lasts=pl.lit(name == _name(files))
-    ).select(_ANSWERED.columns)
+    return answered.with_columns(pl.col("file").str.head(NAMED), key=pl.lit(key)).select(
+        _ANSWERED.columns
+    )
 
 
 def _restore(store: Store, key: str, selected: Mapping[str, bool]) -> Iterator[Attributed]:
@@ -269,27 +260,11 @@ def _opened(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the rows of an object, at least these columns, and the facts about its files.
 
-    Each file has its number. Older versions wrote the facts about the file into every row, the
-    first ones without `file`: the object was its.
+    Each file has its number.
     """
     content = read(store, key)
-    facts = pl.read_parquet_metadata(BytesIO(content)).get(FILES)
-    if facts is None:
-        return _opened_first(content, key)
+    facts = pl.read_parquet_metadata(BytesIO(content))[FILES]
     rows = pl.read_parquet(BytesIO(content), columns=columns)
-    return rows, _numbered(pl.read_json(facts.encode(), schema=FILE))
-
-
-def _opened_first(content: bytes, key: str) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the same of an object that has the facts about its files in its rows."""
-    rows = pl.read_parquet(BytesIO(content))
-    own = pl.col("file").fill_null(key.rpartition("/")[2].removesuffix(".parquet"))
-    rows = shaped(rows, {**rows.schema, **FILE}).with_columns(own)
-    files = _numbered(rows.select(*FILE).unique("file", maintain_order=True))
-    numbers = files.select("file", "number")
-    return rows.join(numbers, on="file", how="left", maintain_order="left"), files
-
-
-def _numbered(files: pl.DataFrame) -> pl.DataFrame:
+    files = pl.read_json(facts.encode(), schema=FILE)
     # polars takes a mapping of names
-    return files.with_row_index("number").cast(NUMBER)  # type: ignore[arg-type]
+    return rows, files.with_row_index("number").cast(NUMBER)  # type: ignore[arg-type]

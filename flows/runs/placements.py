@@ -10,14 +10,12 @@ from io import BytesIO
 import polars as pl
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from flows.runs.frames import shaped
 from flows.runs.identity import canonical, digest
 from flows.runs.keys import placements
 from flows.runs.store import ObjectMissingError, Store, read, read_if_stored
 from flows.runs.stored_run import StoredRun
 from schemas.manifest import LedgerPart
 from schemas.partner_api.link_placements import dtypes
-from schemas.partner_api.unknowns import NO_CARDHOLDER
 
 
 def placements_key(run: StoredRun, part: LedgerPart) -> str:
@@ -31,46 +29,12 @@ def read_placements(
     """Return the placements of one ledger part; none before the first check.
 
     They have the columns of `schemas.partner_api.link_placements.Placements`, or `columns` of them.
-    Those of an earlier version are read as `from_earlier` says.
     """
     try:
         content = BytesIO(read(run.store, placements_key(run, part)))
     except ObjectMissingError:
         return pl.DataFrame(schema=dtypes()).select(columns or list(dtypes()))
-    stored = pl.read_parquet_schema(content)
-    names = columns or list(dtypes())
-    if "missed" not in stored:
-        return from_earlier(pl.read_parquet(content)).select(names)
-    known = pl.read_parquet(content, columns=[name for name in names if name in stored])
-    return shaped(known, {name: dtypes()[name] for name in names})
-
-
-def from_earlier(placements: pl.DataFrame) -> pl.DataFrame:
-    """Return the placements of a version that stored false where it knew nothing.
-
-    What it saw stands. That a link was not opened is known where its record was read, and of jobs
-    only those that are there: it did not store whether it had asked for others.
-    """
-    has_jobs = pl.col("jobs").list.len() > 0
-    was_read = pl.col("seen").is_not_null() & _is_without_trouble()
-    unread = pl.when(pl.col("trouble") != NO_CARDHOLDER).then("trouble")
-    return shaped(
-        placements.with_columns(
-            pl.when(pl.col("opened") | was_read).then("opened"),
-            pl.when(has_jobs).then("authenticated"),
-            pl.when(has_jobs).then("running"),
-            pl.lit(0).alias("missed"),
-            unread.alias("trouble"),
-            pl.col("trouble").alias("jobs_trouble"),
-            # it set the time also where it had learned nothing
-            pl.when(was_read | pl.col("opened")).then("seen"),
-        ),
-        dtypes(),
-    )
-
-
-def _is_without_trouble() -> pl.Expr:
-    return pl.col("trouble").is_null() | (pl.col("trouble") == NO_CARDHOLDER)
+    return pl.read_parquet(content, columns=columns)
 
 
 def checks(issuer: str) -> str:

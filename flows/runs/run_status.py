@@ -48,7 +48,7 @@ class RunStatus(NamedTuple):
 def headline(summary: Mapping[str, Any]) -> str:
     """Return the verdict of a report, with the rows that still wait and those never sent."""
     verdict: str = summary["verdict"]
-    cancelled = summary.get("open", {}).get("cancelled", 0)  # earlier versions do not say
+    cancelled = summary["open"]["cancelled"]
     awaiting = summary["rows"]["awaiting"] - cancelled
     if not verdict.startswith("balanced"):
         return verdict

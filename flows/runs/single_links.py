@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from flows.runs.adapters import Adapters
+from flows.runs.documents import read_document
 from flows.runs.events import SINGLE, record_event
 from flows.runs.identity import digest
 from flows.runs.keys import RunKeys, prompted_prefix
 from flows.runs.store import Store
-from flows.runs.versions import read_document
 from schemas.ledger import AWAITING, ERROR, LINKED
 from schemas.records import UNKNOWN, SingleAnswered, SingleAsked
 

@@ -25,6 +25,7 @@ from flows.runs.chunks import (
     outbox_chunks,
 )
 from flows.runs.closings import chunk_of, closed_breaks
+from flows.runs.documents import parsed, read_document, read_facts
 from flows.runs.errors import AbandonedError, LedgerPurgedError, NotCommittedError, UnknownRunError
 from flows.runs.events import CANCELLED, COMMITTED, REFUSED, REPEATED_BY, REPLACED, kind_of
 from flows.runs.frames import from_parquet
@@ -49,7 +50,6 @@ from flows.runs.store import (
     read,
     read_if_stored,
 )
-from flows.runs.versions import parsed, read_document, read_facts
 from schemas.breaks import LOST, RESULT_SHORT
 from schemas.manifest import LedgerPart, Manifest, Plan
 from schemas.records import (
@@ -70,7 +70,7 @@ class StoredRun:
 
     A snapshot: what is written after a document was read does not show. Whoever writes something,
     takes a claim, or has to know what another process wrote meanwhile, goes on with a `fresh` one.
-    Every read may raise ConflictError (not written by cardlink) and NewerDocumentError.
+    Every read may raise ConflictError (not written by cardlink).
     """
 
     def __init__(self, store: Store, keys: RunKeys) -> None:
@@ -234,7 +234,7 @@ class StoredRun:
             content = read(self.store, key)
         if digest(content) != sha256:
             raise ConflictError(key=key)
-        return from_parquet(content, key, columns, only)
+        return from_parquet(content, columns, only)
 
     @read_once
     def rewritten_parts(self) -> dict[str, RewrittenPart]:
@@ -262,7 +262,7 @@ class StoredRun:
         Raises ObjectMissingError before the first report.
         """
         key = self.rows_key(part)
-        return from_parquet(read(self.store, key), key, columns, only)
+        return from_parquet(read(self.store, key), columns, only)
 
     def rows_key(self, part: LedgerPart) -> str:
         """Return the key of the reconciled rows of one ledger part."""
@@ -296,8 +296,7 @@ class StoredRun:
         The command that recorded it is under way, or was stopped before it made the report.
         """
         try:
-            facts = (self.summary or {}).get("open", {})
-            reported = facts.get("recorded", NO_RECORDS)  # earlier versions do not say
+            reported = self.summary["open"]["recorded"] if self.summary else NO_RECORDS
         except ConflictError:  # a damaged one is made anew
             reported = None
         return reported != self.records_to_report and self.purged_ledger is None
@@ -346,9 +345,8 @@ class StoredRun:
         last = self.event(entries[-1])
         if first is None or last is None:
             return None
-        sentence = last.get("sentence", last["why"])  # earlier versions did not keep it
         kept = (last.get("under", ""), last.get("then", ""))
-        return Refusal(last["why"], sentence, last["at"], first["at"], *kept)
+        return Refusal(last["why"], last["sentence"], last["at"], first["at"], *kept)
 
     @property
     def is_replaced(self) -> bool:

@@ -35,8 +35,8 @@ class Night(NamedTuple):
 
     day: date
     read: int
-    profile: Profile | None  # None in runs of earlier versions
-    header: tuple[str, ...] = ()  # where its file names the columns; () in runs of earlier versions
+    profile: Profile | None
+    header: tuple[str, ...] = ()  # where its file names the columns
 
 
 class StoredRuns:
@@ -157,9 +157,8 @@ def rows_of(runs: Sequence[StoredRun], columns: list[str], only: pl.Expr) -> lis
     parts = chain.from_iterable(concurrently(_parts_of, runs))
 
     def decoded(group: Sequence[tuple[StoredRun, LedgerPart]]) -> pl.DataFrame:
-        keys = [run.rows_key(part) for run, part in group]
-        objects = [(key, read(run.store, key)) for key, (run, _) in zip(keys, group, strict=True)]
-        return from_parquets(objects, columns, only)
+        contents = [read(run.store, run.rows_key(part)) for run, part in group]
+        return from_parquets(contents, columns, only)
 
     return concurrently(decoded, list(_together(parts)))
 

@@ -13,10 +13,10 @@ from datetime import datetime, timedelta
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from flows.runs.chains import last_record, records, whole_chain
+from flows.runs.documents import read_document
 from flows.runs.identity import canonical
 from flows.runs.keys import acknowledgements, book, link
 from flows.runs.store import Store, read_if_stored
-from flows.runs.versions import read_document
 from schemas.records import Acknowledgement
 
 DONE = "done.json"  # the record again, written last: whoever reads takes only folders that have it

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from itertools import count
 
+from flows.runs.documents import read_document
 from flows.runs.identity import digest
 from flows.runs.keys import link, trail
 from flows.runs.store import Store, read
-from flows.runs.versions import read_document
 from schemas.records import AuditEntry
 
 SKEW = timedelta(minutes=10)  # by which the clocks of machines may differ
@@ -18,13 +18,13 @@ OLD = timedelta(minutes=15)  # no write takes as long: who named it before that 
 RECORDS = re.compile(
     r"[^/]+/("
     r"runs/[^/]+/(plan\.json|manifest\.json|(events|closed|reseals|rewritten)/.+)"
-    r"|(commits|acknowledgements|link-forms|given-up|kept-links|settings|formats)/\d{6}\.json"
+    r"|(commits|acknowledgements|link-forms|given-up|kept-links|settings)/\d{6}\.json"
     r"|deliveries/([a-z][a-z0-9-]*/)?\d{6}(|/confirmed|/taken|/emitted)\.json"
     r"|acknowledgements/confirmed/\d{6}\.json"
     r"|(dismissed|attributions|backfills|purged|approvals|erasures)/.+"
     r")"
 )
-# what decides who gets which link and is no record: named since entries have `covers` 2
+# what decides who gets which link and is no record
 EVIDENCE = re.compile(
     r"[^/]+/("
     r"runs/[^/]+/(claims/\d{6}\.json|outcomes/[^/]+\.parquet)"
@@ -33,7 +33,6 @@ EVIDENCE = re.compile(
     r")"
 )
 REPLACED = re.compile(r"[^/]+/runs/[^/]+/outcomes/.+")  # may be written again: the last time counts
-COVERS = 2
 ENTRY = re.compile(r".*/(\d{6})\.json")
 
 

@@ -60,8 +60,6 @@ def settled(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
     rows = pl.concat(
         [pl.DataFrame(schema=REPORTED), *(frame.select(*REPORTED) for frame in frames)]
     )
-    # derived anew: an earlier version stored false where a status does not say
-    rows = rows.with_columns(*from_status())
     ordered = rows.sort(
         pl.col("termination_type") == BILLABLE,
         ~pl.col("running"),

@@ -68,11 +68,9 @@ def commit_in_memory(dry: IssuerContext, job: Job, manifest: Manifest) -> None:
 def finish_commits(context: IssuerContext) -> tuple[str, ...]:
     """Finish the commits that died half-way, unless they were abandoned; return a remark of each.
 
-    That is a run that is registered and has no manifest, or whose event or report is missing. A
-    run of a newer version of cardlink is left to that version.
+    That is a run that is registered and has no manifest, or whose event or report is missing.
     """
-    registered = recently_registered(context.adapters.store, context.issuer.issuer)
-    manifests = [manifest for manifest in registered if not manifest.newer]
+    manifests = list(recently_registered(context.adapters.store, context.issuer.issuer))
     lacking = concurrently(partial(_lacking, context), manifests, context.adapters.connections)
     remarks: list[str] = []
     for manifest, part in zip(manifests, lacking, strict=True):

@@ -1,4 +1,4 @@
-"""Rows that an extract marks as deleted (`[deleted]`), or that `[status]` leaves out: which card
+"""Rows that an extract marks as deleted, or that `[status]` leaves out: which card
 each of them closes or passes over.
 
 They are not sent, and the book has the cards of the former as left, and those of the latter as left

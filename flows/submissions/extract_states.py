@@ -20,6 +20,7 @@ from flows.extracts.errors import checked_name
 from flows.extracts.joined.pair import with_partner
 from flows.runs.business_date import date_in_name
 from flows.runs.context import IssuerContext
+from flows.runs.documents import read_document
 from flows.runs.identity import canonical, digest
 from flows.runs.keys import dismissed, extracts, identified
 from flows.runs.store import (
@@ -31,7 +32,6 @@ from flows.runs.store import (
     VerdictRefusedError,
 )
 from flows.runs.stored_runs import StoredRuns
-from flows.runs.versions import read_document
 from flows.submissions.dismissals import dismissal, dismissals
 from flows.submissions.extract_lookup import identify
 from schemas.manifest import SourceIdentity

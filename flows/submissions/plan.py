@@ -8,16 +8,15 @@ registered last when it was made.
 
 from datetime import date
 
+from flows import __version__
 from flows.book.head import known_plans
 from flows.errors import ExtractError, OperatorError
 from flows.runs.context import IssuerContext
 from flows.runs.events import REPLACED, record_event
-from flows.runs.formats import PLANNED_BY, version_in
 from flows.runs.identity import canonical, digest, row_settings
 from flows.runs.store import write_once
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
-from flows.runs.versions import RELEASE
 from flows.steps import FILE, REASON, WHY, Option, Sentence, Step, Values
 from flows.submissions.dismissals import dismissal, dismissals
 from flows.submissions.submission_chain import RunInputs, changes, pick, read_chain, submission_of
@@ -107,8 +106,7 @@ def _planned(
         selection=inputs.selection,
         known=inputs.known,
         settings_in_force=context.settings_in_force,
-        format=version_in(Plan, context.stored_format),
-        release=RELEASE if context.stored_format >= PLANNED_BY else "",
+        release=__version__,
     )
     stored = run.plan
     if stored is None:

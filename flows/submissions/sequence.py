@@ -12,9 +12,9 @@ from typing import NamedTuple
 from flows.errors import ExtractError, GateError
 from flows.runs.commits import last_registered
 from flows.runs.context import IssuerContext
+from flows.runs.documents import read_document
 from flows.runs.keys import commits, link
 from flows.runs.stored_run import StoredRun
-from flows.runs.versions import read_document
 from flows.submissions.plan import submit_step
 from schemas.actions import Gate
 from schemas.manifest import Manifest, SourceIdentity

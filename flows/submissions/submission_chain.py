@@ -14,7 +14,6 @@ from flows.runs.identity import canonical, differences, digest, row_settings
 from flows.runs.keys import RunId, keys_of, link, submissions
 from flows.runs.store import Store, StoreBusyError
 from flows.runs.stored_run import StoredRun
-from flows.runs.versions import refuse_newer
 from schemas.manifest import Document, Manifest, Plan, Selection, SourceIdentity
 from schemas.records import Abandoned
 from schemas.rules import RECIPE
@@ -177,15 +176,11 @@ def _unfinished(
 def _can_be_finished(
     context: IssuerContext, source: SourceIdentity, submission: Submission, inputs: RunInputs
 ) -> bool:
-    """Return whether a run that was never committed can be finished as it was planned, if it was.
-
-    NewerDocumentError where a newer version of cardlink planned it.
-    """
+    """Return whether a run that was never committed can be finished as it was planned."""
     run = StoredRun.by_id(context.adapters.store, submission.run)
     plan = run.plan
     if plan is None:
         return not inputs.dated or _business_date(submission) == inputs.as_of
-    refuse_newer(plan, run.keys.plan)
     if (plan.known, plan.source.key) != (inputs.known, source.key):
         return False
     return not changes(context, plan, inputs)
@@ -196,7 +191,6 @@ def changes(context: IssuerContext, stored: Plan, inputs: RunInputs) -> list[str
     changed = differences(stored.settings, row_settings(context.issuer, context.header))
     unchanged = {
         "recipe (another version of cardlink)": stored.recipe == RECIPE,
-        "[scale] (it was to be read in parts, which cardlink no longer does)": stored.cut is None,
         "portal.fingerprints": stored.recipients == context.issuer.portal.fingerprints,
         "the business date": not inputs.dated or stored.as_of == inputs.as_of,
     }

@@ -23,21 +23,6 @@ class Submit(TypedDict, total=False):
     remarks: list[str]
 
 
-class Outbox(TypedDict, total=False):
-    """Chunks to upload, or without a result."""
-
-    issuer: str
-    chunks: list[parts.Chunk]
-
-
-class Fetched(TypedDict, total=False):
-    """Chunks that were copied to a folder."""
-
-    run: str
-    folder: str
-    chunks: list[parts.Chunk]
-
-
 class Moved(TypedDict, total=False):
     """What was recorded for chunks of a run."""
 
@@ -105,21 +90,6 @@ class Worklist(TypedDict, total=False):
     together: list[parts.WorkLine]
 
 
-class Status(TypedDict, total=False):
-    """Who has a link, by issuer, and all runs."""
-
-    cardholders: dict[str, dict[str, Any] | None]
-    runs: list[parts.RunStatus]
-    arrivals: dict[str, dict[str, Any]]
-
-
-class Extracts(TypedDict, total=False):
-    """Every extract."""
-
-    issuer: str
-    extracts: list[parts.ExtractState]
-
-
 class History(TypedDict, total=False):
     """The audit trail of a run."""
 
@@ -144,7 +114,7 @@ class Delivered(TypedDict, total=False):
     replaced: int
     withdrawn: int
     living: int
-    sealed_to: str
+    sealed_to: str | None
 
 
 class Delivery(Delivered, total=False):
@@ -187,17 +157,6 @@ class Agree(TypedDict, total=False):
     issuer: str
     record: int
     sha256: str
-    changes: list[str]
-    dry_run: bool
-
-
-class Upgrade(TypedDict, total=False):
-    """The format in which what is stored of an issuer is written from now on."""
-
-    issuer: str
-    before: int
-    format: int
-    release: str
     changes: list[str]
     dry_run: bool
 
@@ -639,25 +598,19 @@ FACTS: Final[Mapping[str, Any]] = {
     "settings": Settings,
     "check": Check,
     "agree": Agree,
-    "upgrade": Upgrade,
     "changelog": Changelog,
     "submit": Submit,
     "upload": Upload,
-    "outbox list": Outbox,
-    "outbox fetch": Fetched,
     "outbox uploaded": Uploaded,
     "outbox hold": Moved,
     "outbox release": Moved,
     "outbox cancel": Moved,
     "ingest": Ingest,
-    "history": History,
     "report": RunReport | History,
     "analysis": Analysis,
     "acknowledge": Acknowledgement,
     "reconcile": Issuers,
     "worklist": Worklist,
-    "status": Status,
-    "extracts": Extracts,
     "programme": Programme,
     "cardholders": Issuers,
     "questions": FileWritten,

@@ -118,7 +118,7 @@ class OpenWork(TypedDict):
     """What a run still waits for."""
 
     result: Waits
-    cancelled: NotRequired[int]  # rows of cancelled chunks; reports of earlier versions do not say
+    cancelled: int  # rows of cancelled chunks
     sent: datetime
     answer_within_hours: int
     overdue: dict[str, int]

@@ -78,8 +78,6 @@ def drop_next(bench: Bench, number: int) -> str:
 
 COMMANDS = (
     "submit bank --dry-run",
-    "extracts bank",
-    "status bank",
     "worklist bank",
     "reconcile bank",
     "cardholders bank",
@@ -87,7 +85,7 @@ COMMANDS = (
     "trace nobody --issuer bank",
     "deliver bank --dry-run",
     "renew bank --dry-run",
-    "outbox list bank",
+    "upload bank",
     "audit verify bank --anew",
     "audit verify bank",
     "purge bank --dry-run",

@@ -24,7 +24,7 @@ from tests.builders import quick
 from tests.partner_api.town import Population, town
 
 MARK = {NICKNAME: "gone"}
-SETTINGS: dict[str, Any] = {"deleted": {NICKNAME: ["gone", "closed"]}}
+SETTINGS: dict[str, Any] = {"status": {NICKNAME: {"delete": ["gone", "closed"], "unknown": "send"}}}
 
 
 def place_of(folder: Path, *, full: bool, errors: tuple[str, ...] = ()) -> Population:

@@ -20,8 +20,8 @@ from flows.book.known_runs import ClosedRun, KeptRuns, KnownRuns, closed_run
 from flows.operations.purge import plan_purge, purge
 from flows.operations.retention import closed_state, state_of
 from flows.reports.run_facts import facts_of
+from flows.runs.documents import read_facts
 from flows.runs.run_status import PURGED
-from flows.runs.versions import read_facts
 from tests.night import Bench
 from tests.operations.retention import YEAR, answered, cleaner, later, sent
 

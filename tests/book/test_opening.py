@@ -16,13 +16,12 @@ from hypothesis import strategies as st
 from flows.book.book import read_book
 from flows.book.head import forget_book
 from flows.book.kept import keep_up_to_date
-from flows.book.opening import OpeningBalance
 from flows.book.people import Balance, balance
 from flows.book.removals import _by_ledger
 from flows.book.standing import NAMES
 from flows.operations.purge import plan_purge, purge
 from flows.runs.identity import canonical
-from flows.runs.keys import keys_of, prompted_prefix, purged
+from flows.runs.keys import prompted_prefix, purged
 from flows.runs.single_links import answer_key
 from schemas.portal import CUID, NICKNAME, PAN
 from schemas.records import SingleAnswered, SingleAsked
@@ -170,27 +169,6 @@ def test_a_rebuild_keeps_the_opening_balance(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_ledgers_that_went_before_cardholders_were_counted_are_named(tmp_path: Path) -> None:
-    bench, clock = clocked(tmp_path)
-    run = send(bench, "ab")
-    later(clock, 70)
-    purge(bench.context, cleaner(bench))
-    key = keys_of(run).purged("ledger")
-    record = bench.stored(run).purged_ledger
-    assert record is not None
-    older = canonical(record.model_copy(update={"removed": None, "format": 1}))
-    cleaner(bench).delete(key)
-    forget_book(bench.store, "bank")
-    bench.store.create(key, older)
-
-    opening = counted(bench).opening
-
-    assert "Retention removed the cardholders of 1 ledger before they were counted." == (
-        opening.sentence
-    )
-
-
-@pytest.mark.slow
 def test_the_record_of_a_purge_has_counts_and_nobody_in_it(tmp_path: Path) -> None:
     bench, clock = clocked(tmp_path)
     send(bench, "ab")
@@ -238,17 +216,6 @@ def test_those_ever_named_never_become_fewer_and_nobody_counts_twice(steps: list
             if not step.startswith(("send", "a single")):
                 assert now.named == before.named
             before = now
-
-
-def test_what_was_removed_uncounted_is_told_in_ledgers_and_not_by_their_names() -> None:
-    told = [OpeningBalance(uncounted=ledgers).facts for ledgers in (1, 2000)]
-
-    before = "before they were counted."
-    assert [
-        f"Retention removed the cardholders of 1 ledger {before}",
-        f"Retention removed the cardholders of 2,000 ledgers {before}",
-    ] == [facts["sentence"] for facts in told]
-    assert "ledgers" not in told[0]
 
 
 def test_who_left_with_a_ledger_is_counted_in_the_order_of_the_states() -> None:

@@ -36,7 +36,7 @@ def test_issuers_are_offered_where_a_command_takes_one(night: tuple[Path, str]) 
 
     assert ["bank"] == offered(folder, "submit b")
     assert ["bank"] == offered(folder, "worklist ")
-    assert ["bank"] == offered(folder, f"status --config {folder} b")
+    assert ["bank"] == offered(folder, f"worklist --config {folder} b")
     assert [] == offered(folder, "submit x")
 
 
@@ -46,7 +46,7 @@ def test_runs_and_their_chunks_are_offered_where_a_command_takes_them(
     folder, run = night
 
     assert [run] == offered(folder, "report ")
-    assert ["bank", run] == offered(folder, "outbox fetch b")
+    assert ["bank", run] == offered(folder, "upload b")
     assert [run] == offered(folder, "ingest bank --run bank-")
     assert ["1"] == offered(folder, f"outbox hold {run} ")
     assert [] == offered(folder, f"outbox hold {run} 1 ")

@@ -276,11 +276,3 @@ def test_a_number_that_a_concurrent_process_committed_is_not_committed_twice(
         register_run(bench.store, "bank", second, 1, guarded=False)
 
     assert last_registered(bench.store, "bank") == 2
-
-
-def test_a_manifest_without_a_number_is_as_before(tmp_path: Path) -> None:
-    bench = local_bench(tmp_path)
-
-    run = bench.submit(bench.drop_bytes(GOOD)).manifest.run
-
-    assert b'"sequence"' not in bench.content(f"bank/runs/{run}/manifest.json")

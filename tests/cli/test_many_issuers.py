@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from flows.book.head import forget_book
 from flows.commands.cardholders import cardholders
 from flows.commands.context import Context
-from flows.commands.overview import extracts, reconcile, status
+from flows.commands.overview import reconcile
 from flows.commands.programme import programme
 from flows.commands.purge import purge
 from flows.commands.result import Result
@@ -26,9 +25,7 @@ from tests.builders import quick
 from tests.cli.test_reconcile import TOML, bank
 
 COMMANDS: dict[str, Callable[[Context], Result]] = {
-    "status": status,
     "cardholders": cardholders,
-    "extracts": extracts,
     "reconcile": reconcile,
     "worklist": worklist,
     "programme": programme,
@@ -87,7 +84,7 @@ def test_an_issuer_that_cannot_be_read_stops_no_other_and_says_why(banks: Path, 
 
 def test_an_issuer_that_is_named_and_cannot_be_read_is_its_error(banks: Path) -> None:
     with pytest.raises(CardlinkError, match="unmounted does not exist"):
-        status(Context(banks), "away")
+        worklist(Context(banks), "away")
 
 
 def test_a_damage_that_nobody_foresaw_is_a_row_as_well(tmp_path: Path) -> None:
@@ -96,7 +93,7 @@ def test_a_damage_that_nobody_foresaw_is_a_row_as_well(tmp_path: Path) -> None:
     [run] = bench.runs.ids
     bench.store.replace(RunKeys(run).report("summary.json"), [b"{}"])
 
-    done = status(Context(tmp_path))
+    done = worklist(Context(tmp_path), everything=True)
 
     [row] = done.facts["unread"]
     assert ("bank", 1) == (row["not read"], done.exit_code)
@@ -104,12 +101,12 @@ def test_a_damage_that_nobody_foresaw_is_a_row_as_well(tmp_path: Path) -> None:
     assert ["zebra"] == [one["run"].partition("-")[0] for one in done.facts["runs"]]
 
 
-def test_the_status_of_a_run_that_was_refused_says_why(tmp_path: Path) -> None:
+def test_a_run_that_was_refused_says_why(tmp_path: Path) -> None:
     bench = bank(tmp_path)
     with pytest.raises(GateError):
         bench.submit(bench.drop(20, "bank-20261121.csv", bad=1))
 
-    done = status(Context(tmp_path), "bank")
+    done = worklist(Context(tmp_path), "bank", everything=True)
 
     refused = next(one for one in done.facts["runs"] if one["state"] == "refused")
     found = StoredRun(bench.store, RunKeys(bench.runs.ids[-1])).refusal
@@ -118,31 +115,17 @@ def test_the_status_of_a_run_that_was_refused_says_why(tmp_path: Path) -> None:
     assert any(line.endswith(refused["why"]) for line in done.lines)
 
 
-def test_the_status_says_first_who_has_a_link_and_for_whom_the_others_wait(tmp_path: Path) -> None:
+def test_the_worklist_says_who_has_a_link_and_for_whom_the_others_wait(tmp_path: Path) -> None:
     bank(tmp_path)
     bank(tmp_path, "zebra")
 
-    done = status(Context(tmp_path))
+    done = worklist(Context(tmp_path), everything=True)
 
     known = cardholders(Context(tmp_path)).facts["issuers"]
     sentences = [f"{issuer['issuer']}: {issuer['sentence']}" for issuer in known]
-    assert sentences == done.lines[:2]
-    assert " ".join(sentences) == done.sentence
+    assert sentences == [line for line in done.lines if "have a link" in line]
     balances = {
         issuer["issuer"]: {name: issuer[name] for name in issuer.keys() - {"issuer", "links"}}
         for issuer in known
     }
     assert balances == done.facts["cardholders"]
-
-
-def test_the_runs_are_listed_also_where_the_book_cannot_be_read(tmp_path: Path) -> None:
-    bench = bank(tmp_path)
-    run = RunKeys(bench.runs.ids[0])
-    for entry in list(bench.store.keys(run.ledger)):
-        bench.store.replace(entry.key, [b"torn"])
-    forget_book(bench.store, "bank")
-
-    done = status(Context(tmp_path), "bank")
-
-    assert "bank: it is not known where its cardholders stand: " in done.sentence
-    assert [str(run.run)] == [listed["run"] for listed in done.facts["runs"]]

@@ -78,7 +78,7 @@ def told(folder: Path, *arguments: str) -> dict[str, Any]:
 
 def history(folder: Path, run: str) -> list[tuple[str, str]]:
     """Return what happened to a run and why, where somebody said why."""
-    found = told(folder, "history", run)["history"]
+    found = told(folder, "report", run, "--history")["history"]
     return [(one["what"], one["facts"]["reason"]) for one in found if "reason" in one["facts"]]
 
 

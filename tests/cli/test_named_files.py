@@ -18,7 +18,6 @@ from tests.operations.test_questions import answered
 LINES = {
     "init": "init other-bank --from {file}/x",
     "upload": "upload bank --to {file}/x",
-    "outbox fetch": "outbox fetch bank --to {file}/x",
     "outbox uploaded": "outbox uploaded bank --fetched {file}/x",
     "report": "report {run} --to {file}/x",
     "questions": "questions bank --to {file}/x",

@@ -12,7 +12,6 @@ import polars as pl
 import pytest
 
 from flows.commands import (
-    check,
     delivery,
     init_doubts,
     link_forms,
@@ -34,7 +33,6 @@ from flows.reports import advice, cardholder_status, work
 from flows.reports.cardholder import Attempt
 from flows.reports.link_forms import LinkForms
 from flows.results.learned_forms import ENOUGH, LearnedForm
-from flows.runs import formats
 from schemas.ledger import LINKED, SUPPRESSED
 from schemas.link_form import LinkForm
 from tests.memory_bench import memory_bench
@@ -161,17 +159,6 @@ def test_a_renewal_says_how_many_runs_it_is_where_it_is_several(
 
 # What is said
 # --------------------------------------------------------------------------------------------------
-
-
-def test_an_issuer_in_the_newest_format_needs_no_upgrade(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = []
-    for number in (formats.NEWEST - 1, formats.NEWEST):
-        findings: list[check.Finding] = []
-        monkeypatch.setattr(formats, "format_in_force", lambda *_, number=number: number)
-        check._check_format(memory_bench().context, findings)
-        said.append(str(findings[0].text))
-
-    assert ["upgrade" in text for text in said] == [True, False]
 
 
 @pytest.mark.parametrize("receivers", [["a"], ["a", "b"]])

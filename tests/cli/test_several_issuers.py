@@ -134,13 +134,13 @@ def test_what_is_fetched_of_both_issuers_into_one_folder_is_recorded_as_uploaded
         bank(tmp_path, name)
     folder = str(tmp_path / "out")
 
-    shown = told(tmp_path, "outbox", "fetch", BOTH, "--to", folder)
+    shown = told(tmp_path, "upload", BOTH, "--to", folder)
     done = cardlink(tmp_path, *shlex.split(shown["next"])[3:])
 
     states = [
         chunk["state"]
         for name in ("bank", "zebra")
-        for chunk in told(tmp_path, "outbox", "list", name)["chunks"]
+        for chunk in told(tmp_path, "upload", name)["chunks"]
     ]
     assert 0 == done.exit_code
     assert ["uploaded", "uploaded"] == states

@@ -17,18 +17,18 @@ from flows.cli.main import main
 @pytest.mark.parametrize(
     "line",
     [
-        "--config none --json outbox list bank",
-        "outbox --config none --json list bank",
-        "outbox list bank --config none --json",
-        "outbox list --json bank --config none",
-        "--config elsewhere outbox list bank --json --config none",
+        "--config none --json audit verify bank",
+        "audit --config none --json verify bank",
+        "audit verify bank --config none --json",
+        "audit verify --json bank --config none",
+        "--config elsewhere audit verify bank --json --config none",
     ],
 )
 def test_the_options_of_every_command_count_wherever_they_stand(line: str) -> None:
     done = CliRunner().invoke(main, line.split())
 
     facts = json.loads(done.stdout)
-    assert ("NoIssuerError", "outbox list") == (facts["error"], facts["command"])
+    assert ("NoIssuerError", "audit verify") == (facts["error"], facts["command"])
     assert facts["message"].startswith(f"No issuer bank in {Path.cwd() / 'none'}.")
 
 
@@ -36,7 +36,7 @@ def test_the_options_of_every_command_count_wherever_they_stand(line: str) -> No
     ("line", "command", "problem"),
     [
         ("submit --json", "submit", "Missing argument 'ISSUER'. `cardlink submit --help` shows"),
-        ("--json outbox fetch", "outbox fetch", "Missing argument 'RUN'."),
+        ("--json outbox hold", "outbox hold", "Missing argument 'RUN'."),
         ("submit --sned bank --json", "submit", "No such option '--sned'."),
         ("--json", "", "Missing command."),
         ("sumbit --json", "", "No such command 'sumbit'."),
@@ -68,7 +68,7 @@ def test_nothing_that_could_be_a_card_is_repeated_from_a_line_that_no_command_ta
 
 
 def test_help_shows_the_options_of_a_command_and_names_those_of_every_command() -> None:
-    done = CliRunner().invoke(main, ["outbox", "list", "--help"])
+    done = CliRunner().invoke(main, ["audit", "verify", "--help"])
 
     assert "Of every command: --config, --json, --verbose, --no-color." in done.stdout
     assert "  --config" not in done.stdout
@@ -95,7 +95,7 @@ def test_an_error_is_colored_on_a_terminal_unless_colors_are_not_wanted(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
 
-    done = CliRunner().invoke(main, ["status", "nobody", *arguments], color=True)
+    done = CliRunner().invoke(main, ["worklist", "nobody", *arguments], color=True)
 
     assert is_colored == (done.stderr != click.unstyle(done.stderr))
 
@@ -110,7 +110,7 @@ def test_a_stop_before_anything_is_loaded_is_json_where_that_is_asked_for(tmp_pa
     )
 
     done = subprocess.run(
-        [sys.executable, "-c", code, "--json", "status"],
+        [sys.executable, "-c", code, "--json", "worklist"],
         capture_output=True,
         text=True,
         cwd=Path(__file__).parents[2],

@@ -78,7 +78,7 @@ def test_two_persons_act_with_their_keys_and_both_signatures_are_stored(
     ]
     for one in (used, ended):
         assert is_signed_by(statement, one["signature"], bert.public, bert.fingerprint)
-    unsigned = canonical({name: value for name, value in requested.items() if name != "signature"})
+    unsigned = canonical({**requested, "signature": None})
     anna = KEYS["anna"]
     assert is_signed_by(unsigned, requested["signature"], anna.public, anna.fingerprint)
 

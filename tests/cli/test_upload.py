@@ -67,12 +67,3 @@ def test_of_a_run_with_a_folder_only_what_was_copied_there_is_recorded(tmp_path:
 
     assert "none of these chunks waits for its upload" in nothing.stdout
     assert f"{run}: chunk 1 marked as uploaded" in done.stdout
-
-
-def test_an_earlier_name_works_with_a_remark_on_stderr(tmp_path: Path) -> None:
-    night(tmp_path)
-
-    done = typed(tmp_path, "outbox", "fetch", "bank", "--to", "up", "--json")
-
-    assert 1 == len(json.loads(done.stdout)["chunks"])
-    assert "`cardlink outbox fetch` is now `cardlink upload ... --to FOLDER`" in done.stderr

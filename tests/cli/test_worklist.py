@@ -6,7 +6,6 @@ from pathlib import Path
 
 from flows.commands.context import Context
 from flows.commands.outbox import cancel, uploaded
-from flows.commands.overview import status
 from flows.commands.submit import submit
 from flows.commands.worklist import worklist
 from tests import keys
@@ -41,7 +40,7 @@ def test_status_says_where_chunks_are_and_no_number_of_what_is_not_known(tmp_pat
     plan = bench.content(f"bank/runs/{run}/plan.json").replace(run.encode(), begun.encode())
     bench.store.create(f"bank/runs/{begun}/plan.json", plan)
 
-    begun_run, committed = status(Context(tmp_path), "bank").facts["runs"]
+    begun_run, committed = worklist(Context(tmp_path), "bank", everything=True).facts["runs"]
 
     assert ("not committed", None) == (begun_run["state"], begun_run["linked"])
     assert "committed; 1 chunk to be uploaded; 20 rows wait" == committed["state"]

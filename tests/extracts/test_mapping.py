@@ -241,7 +241,7 @@ def test_a_constant_is_in_every_row() -> None:
     assert "US" == mapped[portal.COUNTRY]
 
 
-def test_every_row_is_either_mapped_or_excluded_by_the_filter() -> None:
+def test_every_row_is_either_mapped_or_left_out_by_its_status() -> None:
     frame = pl.DataFrame(
         {
             "row": [1, 2, 3, 4],
@@ -253,20 +253,22 @@ def test_every_row_is_either_mapped_or_excluded_by_the_filter() -> None:
     columns = complete()
 
     def kept(where: dict[str, Any]) -> list[int]:
-        planned = plan(["STATUS", "KIND"], columns, filter=where)
+        planned = plan(["STATUS", "KIND"], columns, status=where)
         mapped = map_rows(frame, planned)
         assert [1, 2, 3, 4] == sorted([*mapped.sent["row"], *mapped.left_out["row"]])
         return mapped.sent["row"].to_list()
 
-    assert [1, 4] == kept({"status": "A"})
-    assert [1, 2, 4] == kept({"STATUS": ["A", "D"]})
-    assert [1, 3, 4] == kept({"STATUS": {"not": ["D"]}})
-    assert [3] == kept({"STATUS": ["", "Z"], "KIND": "x"})
+    others = {"unknown": "leave_out"}
+    assert [1, 4] == kept({"status": {"send": "A", **others}})
+    assert [1, 2, 4] == kept({"STATUS": {"send": ["A", "D"], **others}})
+    assert [1, 3, 4] == kept({"STATUS": {"leave_out": "D", "unknown": "send"}})
+    kind = {"KIND": {"send": "x"}}
+    assert [3] == kept({"STATUS": {"send": ["", "Z"], **others}, **kind})
 
 
-def test_a_filter_on_a_column_that_is_not_there_is_an_error() -> None:
+def test_a_status_of_a_column_that_is_not_there_is_an_error() -> None:
     with pytest.raises(MappingError):
-        plan(["PAN"], complete(), filter={"STATUS": "A"})
+        plan(["PAN"], complete(), status={"STATUS": {"send": "A"}})
 
 
 PEOPLE = [

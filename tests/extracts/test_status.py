@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from flows.errors import CardlinkError
 from flows.extracts.mapping import MappedRows, map_rows, plan_mapping
-from flows.extracts.status import UndecidedError, older_spellings
+from flows.extracts.status import UndecidedError
 from flows.extracts.status_words import label, speaks_of_status
 from schemas.portal import CUID, MONTH, PAN, columns
 from tests.night import issuer
@@ -150,22 +150,6 @@ def test_an_undecided_column_refuses_and_a_check_goes_on_where_it_is_optional(
     expected = f"{column} undecided in [columns]; S undecided in [status]"
     assert expected in str(caught.value)
     assert goes_on == bool(noted)
-
-
-def test_older_spellings_count_as_they_did_and_check_says_what_they_are_in_status() -> None:
-    older = {"filter": {"S": "A", "P": {"not": ["T"]}}, "deleted": {"S": ["D"]}}
-    cells: dict[str, list[str | None]] = {"S": list("AADZ"), "P": list("xTTx")}
-
-    remarks = [*older_spellings(issuer(**older))]
-    status = {"S": {"send": "A", "delete": "D", "unknown": "leave_out"}}
-    status |= {"P": {"leave_out": "T", "unknown": "send"}}
-
-    assert "SLDL" == fates(cells, **older) == fates(cells, status=status)
-    assert [
-        '[filter] still counts; the same in [status] is: S = { send = ["A"], unknown = "leave_out" }',
-        '[filter] still counts; the same in [status] is: P = { leave_out = ["T"], unknown = "send" }',
-        '[deleted] still counts; the same in [status] is: S = { delete = ["D"], unknown = "send" }',
-    ] == remarks
 
 
 @pytest.mark.parametrize(

@@ -149,8 +149,8 @@ _HUNDRED = Feed(
     nights={"whole": 8, "cut": 1, "none": 1},
     trailer=True,
     more="""
-[deleted]
-"service_card.nickname" = ["gone"]
+[status]
+"service_card.nickname" = { delete = "gone", unknown = "send" }
 
 [eligible]
 where = { "service_card.nickname" = { none_of = ["staff"] } }

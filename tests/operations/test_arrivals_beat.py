@@ -22,8 +22,8 @@ from flows.operations.arrivals_beat import (
     read_beats,
     write_beats,
 )
+from flows.runs.documents import read_facts
 from flows.runs.keys import metrics
-from flows.runs.versions import read_facts
 from tests.night import BANK, NOON, issuer, local_bench
 
 WANTED = issuer(arrivals={})

@@ -19,11 +19,11 @@ from flows.operations.remediation import dismiss
 from flows.runs.audit_trail import AuditTrail, audited, settle_trails
 from flows.runs.errors import NotFoundError
 from flows.runs.events import record_event
-from flows.runs.identity import canonical, digest
+from flows.runs.identity import digest
 from flows.runs.keys import keys_of, trail
 from flows.runs.outbox import move
 from flows.runs.store import Store
-from flows.runs.trail_entries import RECORDS, entry_key, is_named
+from flows.runs.trail_entries import entry_key, is_named
 from schemas.manifest import Manifest
 from tests import servers
 from tests.builders import quick
@@ -340,29 +340,3 @@ def test_a_purge_leaves_a_trail_that_is_whole(tmp_path: Path) -> None:
 
     assert not list(store.keys(keys_of(run).chunks))
     assert () == verify(store, BANK).findings
-
-
-def test_a_trail_of_a_version_that_named_records_alone_has_nothing_to_find(
-    lived: dict[str, bytes],
-) -> None:
-    """What came of results and who worked on a run was not named then."""
-    store = stored({key: data for key, data in lived.items() if not key.startswith(trail(BANK))})
-    before = ""
-    for number, key in enumerate(filter(RECORDS.fullmatch, sorted(lived)), 1):
-        entry: dict[str, object] = {"before": before, "by": BY, "older": [], "reason": ""}
-        entry |= {"at": f"{NOON:%Y-%m-%dT%H:%M:%SZ}", "objects": {key: digest(lived[key])}}
-        entry["seal"] = ""
-        content = canonical(entry | {"seal": digest(canonical(entry))})
-        store.create(entry_key(BANK, number), content)
-        before = digest(content)
-
-    first = verify(store, BANK).findings
-    move(
-        audited_bench(store).context.adapters,
-        next(key.split("/")[2] for key in lived if "-cancelled-" in key),
-        "held",
-        [1],
-        "wait",
-    )
-
-    assert ((), ()) == (first, verify(store, BANK).findings)

@@ -118,7 +118,7 @@ def test_a_chunk_without_any_result_is_given_up_once_it_was_uploaded(
     assert (waiting.exit_code, "Chunk 2 of" in waiting.stderr, late.exit_code) == (2, True, 0)
     assert (early.exit_code, "its result may still come" in early.stderr) == (2, True)
     assert states(bank, run, chunk=2) == {ERROR: 10}
-    assert told(tmp_path, "outbox", "list", "bank")["chunks"] == []
+    assert told(tmp_path, "upload", "bank")["chunks"] == []
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,10 @@ def test_a_break_that_is_explained_leaves_its_rows_and_the_headline_says_that_th
 
     assert states(bank, run, chunk=1) == {LINKED: 6, AWAITING: 4}
     assert "balanced, answers awaited; 4 rows still wait" in shown.stdout
-    assert "balanced, answers awaited; 4 rows still wait" in cardlink(tmp_path, "status").stdout
+    assert (
+        "balanced, answers awaited; 4 rows still wait"
+        in cardlink(tmp_path, "worklist", "--all").stdout
+    )
 
 
 @pytest.mark.slow

@@ -23,12 +23,12 @@ from flows.operations.audit_entries import CHANGED, NEVER_WRITTEN, REMOVED, Trai
 from flows.operations.due_acknowledgements import Due, _of_dismissed
 from flows.operations.extract_alerts import _came_by, _is_due
 from flows.runs.chunks import OutboxChunk
+from flows.runs.documents import read_document
 from flows.runs.identity import canonical
 from flows.runs.keys import keys_of
 from flows.runs.run_status import Refusal
 from flows.runs.store import Entry
-from flows.runs.trail_entries import COVERS, OLD
-from flows.runs.versions import read_document
+from flows.runs.trail_entries import OLD
 from flows.submissions.extract_states import ExtractState
 from schemas.acknowledgement import REFUSED
 from schemas.manifest import ManifestChunk
@@ -207,14 +207,14 @@ REPORTED = "bank/runs/bank-20261120-00000000/outcomes/c1.parquet"
 RECORD = "bank/runs/bank-20261120-00000000/plan.json"
 
 
-def trail(*named: tuple[datetime, dict[str, str]], settled: int = 0, covers: int = COVERS) -> Trail:
+def trail(*named: tuple[datetime, dict[str, str]], settled: int = 0) -> Trail:
     """Return a trail of entries that name these objects at these moments."""
     store = MemoryStore()
     entries = []
     for number, (at, objects) in enumerate(named, 1):
         entry = TrailEntry(store, number, f"{number}.json", f"{number}")
         entry.__dict__["document"] = AuditEntry(
-            before="", at=at, by="anna", objects=objects, settled=settled, covers=covers
+            before="", at=at, by="anna", objects=objects, settled=settled
         )
         entries.append(entry)
     return Trail(entries)
@@ -247,22 +247,11 @@ def test_what_was_accepted_with_a_reason_counts_alone_until_it_is_written_again(
     assert [CHANGED, "", ""] == [what(named, REPORTED, sha256) for sha256 in "abc"]
 
 
-@pytest.mark.parametrize(
-    ("settled", "covers", "expected"),
-    [(0, COVERS, NEVER_WRITTEN), (1, COVERS, REMOVED), (0, 1, REMOVED)],
-)
+@pytest.mark.parametrize(("settled", "expected"), [(0, NEVER_WRITTEN), (1, REMOVED)])
 def test_what_is_named_and_not_there_was_never_written_unless_that_is_settled(
-    settled: int, covers: int, expected: str
+    settled: int, expected: str
 ) -> None:
-    assert expected == what(
-        trail((NOON, {RECORD: "a"}), settled=settled, covers=covers), RECORD, ""
-    )
-
-
-def test_what_decides_needs_an_entry_once_one_names_its_kind() -> None:
-    known = [bool(what(trail((NOON, {}), covers=covers), REPORTED, "a")) for covers in (1, COVERS)]
-
-    assert [False, True] == known
+    assert expected == what(trail((NOON, {RECORD: "a"}), settled=settled), RECORD, "")
 
 
 def test_retention_took_what_was_named_up_to_the_last_time_it_removed_its_kind() -> None:

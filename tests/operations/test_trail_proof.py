@@ -42,12 +42,9 @@ def found(store: MemoryStore, prover: Prover) -> list[tuple[str, str]]:
 def forge(store: MemoryStore, number: int, proved_by: str = "", proof: str = "") -> None:
     """Add an entry whose digest and seal fit, as who writes to the store can."""
     last = read(store, entry_key(BANK, number - 1))
-    entry = json.loads(last) | {"before": digest(last), "objects": {}, "by": "nobody", "seal": ""}
-    entry = {name: fact for name, fact in entry.items() if name not in ("proof", "proved_by")}
-    if proof:
-        entry |= {"proved_by": proved_by}
-    seal = digest(canonical(entry))
-    marks = {"seal": seal} | ({"proof": proof} if proof else {})
+    unsealed = {"before": digest(last), "objects": {}, "by": "nobody", "seal": "", "proof": ""}
+    entry = json.loads(last) | unsealed | {"proved_by": proved_by}
+    marks = {"seal": digest(canonical(entry)), "proof": proof}
     store.create(entry_key(BANK, number), canonical({**entry, **marks}))
 
 

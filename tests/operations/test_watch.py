@@ -31,11 +31,11 @@ from flows.operations.metrics import write_metrics
 from flows.operations.remediation import dismiss
 from flows.reports.rebuild import rebuild
 from flows.runs.context import Answer
+from flows.runs.documents import read_facts
 from flows.runs.keys import keys_of
 from flows.runs.notices import Sending
 from flows.runs.outbox import move
 from flows.runs.store import StoreDeniedError, VerdictRefusedError
-from flows.runs.versions import read_facts
 from flows.simulator.extract import write_sample
 from schemas.portal import COUNTRY, EMAIL, columns
 from tests import keys

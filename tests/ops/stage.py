@@ -180,7 +180,8 @@ def on_stage(folder: Path) -> Iterator[Stage]:
                 postgres(POSTGRES.parent)
             )
             database = "PostgreSQL"
-        settings["CARDLINK_ALERT_WEBHOOK"] = stack.enter_context(receiver(delivered))
+        address = stack.enter_context(receiver(delivered))
+        settings["CARDLINK_CHANNELS"] = f"webhook = {address}"
         stack.enter_context(server(settings, folder / "server.log", port))
         found = Stage(f"http://127.0.0.1:{port}", folder, settings, delivered, database)
         install(found)

@@ -67,8 +67,8 @@ CANCEL = Step("outbox cancel", "bank-20261120-01234567-r2", reason=WHY)
         ),
         (
             "ingest",
-            Sentence("{status} lists the runs.", status=Step("status")),
-            "`cardlink status` lists the runs.",
+            Sentence("{check} tries it.", check=Step("check")),
+            "`cardlink check` tries it.",
         ),
         (
             "purge",

@@ -43,7 +43,7 @@ PARTS = {
         frozenset({"database", "api"}),
     ),
     "install": Part(
-        r"PREFECT_API_URL|PREFECT_HOME|PREFECT_SERVER_EPHEMERAL_ENABLED|CARDLINK_(CONFIG|WORK_POOL|ALERT_\w+|CHANNELS(_FILE)?|HEARTBEAT_URL(_FILE)?)",
+        r"PREFECT_API_URL|PREFECT_HOME|PREFECT_SERVER_EPHEMERAL_ENABLED|CARDLINK_(CONFIG|WORK_POOL|CHANNELS(_FILE)?|HEARTBEAT_URL(_FILE)?)",
         networks=frozenset({"api"}),
     ),
     "worker": Part(

@@ -425,8 +425,7 @@ def test_a_made_cuid_says_nothing_of_the_card(bench: Bench) -> None:
 def test_an_issuers_own_columns_and_filters_do_not_touch_typed_fields(tmp_path: Path) -> None:
     own: dict[str, Any] = {
         "columns": {CUID: "ID"},
-        "filter": {"STATE": "active"},
-        "deleted": {"STATE": "closed"},
+        "status": {"STATE": {"send": "active", "delete": "closed"}},
         "source": {"delimiter": ";"},
     }
     bench = local_bench(tmp_path, service=SERVICE, **own)

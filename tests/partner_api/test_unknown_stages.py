@@ -7,9 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
-import polars as pl
 import pytest
 
 from flows.errors import CardlinkError
@@ -25,7 +23,7 @@ from flows.partner_api.service import (
     UnauthorisedError,
 )
 from flows.reports.across import reconcile_runs
-from flows.runs.keys import keys_of, placements, reconciliation
+from flows.runs.keys import reconciliation
 from tests.builders import quick
 from tests.night import BANK, NOON, Bench
 from tests.partner_api.test_look import Partner, know_all, looked, night, settings, status
@@ -343,94 +341,6 @@ def test_a_job_that_does_not_say_whether_it_authenticated_is_not_counted_as_one_
     assert {"authenticated": "job.authentication.missing"} == causes(bench, run)
 
 
-# Placements as they were stored before anything could be unknown.
-
-EARLIER: dict[str, Any] = {
-    "row": pl.UInt32,
-    "cuid": pl.String,
-    "last_4": pl.String,
-    "cardholder_id": pl.String,
-    "opened": pl.Boolean,
-    "authenticated": pl.Boolean,
-    "jobs": pl.List(
-        pl.Struct(
-            {
-                "job_id": pl.String,
-                "status": pl.String,
-                "termination_type": pl.String,
-                "authenticated": pl.Boolean,
-                "percent": pl.UInt8,
-                "merchant_site": pl.String,
-                "recorded": pl.Boolean,
-            }
-        )
-    ),
-    "job_id": pl.String,
-    "status": pl.String,
-    "termination_type": pl.String,
-    "merchant_site": pl.String,
-    "running": pl.Boolean,
-    "settled": pl.Boolean,
-    "reads": pl.UInt32,
-    "trouble": pl.String,
-    "seen": pl.Datetime("us", "UTC"),
-}
-NOTHING: dict[str, Any] = {
-    "opened": False,
-    "authenticated": False,
-    "jobs": [],
-    "running": False,
-    "settled": False,
-    "reads": 0,
-    "seen": NOON,
-}
-JOB = {
-    "job_id": "7",
-    "status": "AUTH",
-    "authenticated": False,
-    "percent": 0,
-    "recorded": False,
-}
-
-
-@pytest.mark.slow
-def test_placements_of_an_earlier_version_are_known_by_what_they_have(tmp_path: Path) -> None:
-    bench, run, linked = night(tmp_path, rows=5)
-    told: list[dict[str, Any]] = [
-        {"trouble": None},  # its record was read
-        {"trouble": "service.answer.refused"},
-        {"trouble": "service.answer.unavailable", "seen": None},
-        {"opened": True, "running": True, "jobs": [JOB]},
-        {"trouble": "link.cardholder.missing"},
-    ]
-    rows = [
-        {**NOTHING, "row": row, "cuid": cuid, "last_4": last_4, **more}
-        for (row, cuid, last_4), more in zip(
-            linked.select("row", "cuid", "last_4").rows(), told, strict=True
-        )
-    ]
-    for part in bench.stored(run).committed().ledger:
-        path = tmp_path / "store" / keys_of(run).placements / part.name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        pl.DataFrame(rows, schema=EARLIER).write_parquet(path)
-
-    stages = follow_links(bench.context, None, run)["funnel"]["stages"]
-    partner = Partner()
-    know_all(partner, linked)
-    done = check(bench, run, partner)
-
-    known = {stage["stage"]: (stage["cardholders"], stage["known"]) for stage in stages[3:]}
-    assert {"opened": (1, 3), "authenticated": (0, 1), "placed": (0, 1)} == known
-    assert {
-        "never.asked": 1,
-        "service.answer.refused": 1,
-        "service.answer.unavailable": 1,
-        "link.cardholder.missing": 1,
-    } == {cause["cause"]: cause["cardholders"] for cause in stages[5]["unknown"]}
-    # only the row whose job was seen running six hours ago rests
-    assert 4 == done.asked
-
-
 # What is made of it beside the funnel.
 
 
@@ -458,35 +368,3 @@ def test_a_stage_of_which_nothing_is_known_is_absent_from_the_metrics(tmp_path: 
     assert 'cardlink_cardholders_reached{issuer="bank",stage="opened"} 0.0\n' in metrics
     assert 'cardlink_cardholders_reached{issuer="bank",stage="placed"}' not in metrics
     assert 'cardlink_cardholders_unknown{issuer="bank",stage="placed"} 12.0\n' in metrics
-
-
-def test_a_funnel_that_an_earlier_version_stored_shows_what_it_counted_and_no_zero(
-    tmp_path: Path,
-) -> None:
-    bench, _, _ = night(tmp_path)
-    counts = (12, 12, 12, 3, 0, 0)
-    names = ("cardholders", "sent", "linked", *STAGES)
-    stages = [
-        {"stage": name, "cardholders": count, "share": count / 12}
-        for name, count in zip(names, counts, strict=True)
-    ]
-    numbers = {"linked": 12, "opened": 3, "authenticated": 0, "placed": 0, "failed": 0}
-    stored = {
-        "stages": stages,
-        "failed": [],
-        "under_way": 0,
-        "sites": [],
-        "ages": [{"age": "0 to 6 days", **numbers}],
-        "seen": None,
-        "unasked": 12,
-    }
-    key = f"{placements(BANK)}summary.json"
-    bench.store.replace(key, [json.dumps({"funnel": stored}).encode()])
-
-    funnel = reconcile_runs(bench.context)["funnel"]
-
-    told = {stage["stage"]: (stage["cardholders"], stage["known"]) for stage in funnel["stages"]}
-    assert {"opened": (3, 3), "authenticated": (None, 0), "placed": (None, 0)} == {
-        name: told[name] for name in STAGES
-    }
-    assert (None, None) == (funnel["under_way"], funnel["ages"][0]["placed"])

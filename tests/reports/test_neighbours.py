@@ -29,7 +29,7 @@ from flows.reports.work import Line, Work
 from flows.results.learned_forms import ENOUGH
 from flows.runs.store import Entry
 from schemas.actions import RESUBMIT
-from schemas.breaks import LAST4_MISMATCH
+from schemas.breaks import DECISIONS, EXPLAINED, LAST4_MISMATCH
 from schemas.issuer import Limits
 from tests.facts import facts
 from tests.memory_bench import memory_bench
@@ -350,7 +350,8 @@ def test_an_answer_is_overdue_after_its_hours_and_given_up_from_its_days_on(
 
 @pytest.mark.parametrize(("closed", "rows"), [(2, 2), (3, 3), (4, 3)])
 def test_no_more_rows_of_a_closed_break_wait_than_of_its_chunk(closed: int, rows: int) -> None:
-    breaks = ({"name": LAST4_MISMATCH, "place": "chunk 1, rows 2", "rows": closed},)
+    closing = {"name": LAST4_MISMATCH, "place": "chunk 1, rows 2", "rows": closed}
+    breaks = ({**closing, "decision": DECISIONS[EXPLAINED].meaning},)
     chunk = WaitingChunk("run", 1, MISSING, 3, NOON)
     run = cast(Any, SimpleNamespace(closed=breaks, breaks=(), waiting=[chunk]))
 

@@ -29,7 +29,17 @@ def across(**changes: Any) -> dict[str, Any]:
     sizes = {"count": 0, "rows": 0}
     ages = dict.fromkeys(("under 1 day", "1 to 2 days", "2 to 7 days", "over 7 days"), sizes)
     rows = dict.fromkeys(
-        ("read", "linked", "error", "awaiting", "rejected", "duplicate", "suppressed"), 0
+        (
+            "read",
+            "linked",
+            "error",
+            "awaiting",
+            "rejected",
+            "ineligible",
+            "duplicate",
+            "suppressed",
+        ),
+        0,
     )
     outstanding = {**sizes, "overdue": sizes, "missing": {"no result": sizes}, "ages": ages}
     empty = {

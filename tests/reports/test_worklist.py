@@ -208,7 +208,7 @@ def test_after_a_fetch_of_one_chunk_only_that_one_is_recorded_as_uploaded(
 ) -> None:
     run = sent_night(tmp_path, 20)
 
-    shown = told(tmp_path, "outbox", "fetch", run, "1", "--to", str(tmp_path / "out"))
+    shown = told(tmp_path, "upload", run, "1", "--to", str(tmp_path / "out"))
 
     assert f"cardlink --config {tmp_path} upload {run} 1 --done" == shown["next"]
 

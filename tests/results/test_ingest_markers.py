@@ -40,17 +40,6 @@ def test_an_ingest_leaves_one_mark_object_for_all_its_files_and_none_where_it_to
     assert set(entries(bench)) == read_markers(bench.store, BANK)
 
 
-def test_files_marked_one_by_one_by_an_older_version_are_not_taken_up_again(tmp_path: Path) -> None:
-    bench = night(tmp_path)
-    first, *rest = entries(bench)
-    bench.store.create(f"{ingested(BANK)}{first}.json", b"{}")
-
-    taken = bench.ingest()
-
-    assert 2 == taken.files
-    assert {first, *rest} == read_markers(bench.store, BANK)
-
-
 def test_a_mark_is_of_a_file_as_it_is_and_of_what_was_decided_about_it(tmp_path: Path) -> None:
     entry = next(iter(entries(night(tmp_path)).values()))
 

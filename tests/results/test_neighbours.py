@@ -78,7 +78,7 @@ def test_a_conflict_is_of_the_last_file_that_answers_otherwise() -> None:
     )
     decided = pl.DataFrame(schema={"kind": pl.String, "spot": pl.Int32, "decision": pl.String})
 
-    [conflict] = conflicting_rows(settled, decided, ()).rows(named=True)
+    [conflict] = conflicting_rows(settled, decided).rows(named=True)
 
     assert names[-1] == conflict["result"]
 
@@ -125,7 +125,7 @@ def test_runs_come_before_those_they_repeat(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_markers_are_read_from_a_moment_on() -> None:
     store = MemoryStore()
-    store.create(f"{ingested('bank')}x.json", b"{}")
+    store.create(f"{ingested('bank')}files-x.json", b'{"mark":"bank/results/a.csv"}')
 
     read = [len(read_markers(store, "bank", DROPPED + late * SECOND)) for late in (-1, 0, 1)]
 

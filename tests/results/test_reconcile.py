@@ -20,7 +20,6 @@ from flows.runs.outcomes import Attributed
 from flows.runs.single_links import ARRIVED, LINK
 from schemas import breaks
 from schemas.ledger import AWAITING
-from schemas.records import Closing
 from tests.results.outcomes import (
     RULES,
     RUN,
@@ -441,21 +440,3 @@ def test_a_row_whose_answer_settled_nothing_names_its_break() -> None:
         "trouble"
     ].to_list()
     assert breaks.CONFLICTING_RESULT == third.rows["trouble"][3]
-
-
-def test_a_conflict_that_an_earlier_version_closed_keeps_its_link() -> None:
-    files = attributed([result(WHOLE, "a.csv"), result([link(2)], "b.csv")])
-    record = {
-        "what": "closed",
-        "name": breaks.CONFLICTING_RESULT,
-        "place": "chunk 1, rows 2",
-        "rows": 1,
-    }
-    closing = Closing.model_validate(
-        {**record, "at": "2026-11-20T12:00:00Z", "by": "tester", "reason": "checked"}
-    )
-
-    told = reconcile(sent_rows(), files, TODAY, closings=[closing])
-
-    assert {"linked": 5, AWAITING: 5} == states(told)
-    assert [breaks.CONFLICTING_RESULT] == [one.name for one, _ in told.closed]

@@ -4,7 +4,6 @@ changed.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ import pytest
 from flows.operations.break_decisions import close_break
 from flows.operations.history import history
 from flows.results.markers import MarkSpoiledError
-from flows.runs.identity import canonical, digest
 from flows.runs.keys import ingested
 from tests.night import BANK, Bench, issuer, local_bench, made_once
 
@@ -123,25 +121,6 @@ def test_links_to_a_host_that_is_allowed_later_are_taken_once_it_is(tmp_path: Pa
     assert [(4, "balanced")] == [
         (one.summary["rows"]["linked"], one.summary["verdict"]) for one in after.reports
     ]
-    assert 0 == bench.ingest().files
-
-
-def test_a_file_whose_links_an_earlier_version_refused_is_read_again(tmp_path: Path) -> None:
-    bench, run, lines = night(tmp_path)
-    bench.drop_result(file(*lines))
-    bench.ingest()
-    folder = tmp_path / "store" / ingested(BANK)
-    [markers] = folder.glob("files-*.json")
-    [marker] = json.loads(markers.read_text())
-    markers.unlink()
-    # as it waited for another host to be allowed
-    hosts = digest(canonical({"hosts": ["links.example.com"]}))
-    waiting = {"file": "", "basis": hosts, "outcome": "", "runs": [run], "told": ""}
-    (folder / "waiting.json").write_text(json.dumps({marker: waiting}))
-
-    after = bench.ingest()
-
-    assert [4] == [report.summary["rows"]["linked"] for report in after.reports]
     assert 0 == bench.ingest().files
 
 

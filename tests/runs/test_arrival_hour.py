@@ -19,10 +19,10 @@ from flows.runs.arrival_hour import (
     expected_hour,
     late_minute,
 )
+from flows.runs.identity import canonical
 from flows.runs.keys import RunId, RunKeys
 from flows.runs.store import Store
 from flows.runs.stored_runs import StoredRuns
-from flows.runs.versions import facts_as_stored
 from tests.night import issuer, local_bench
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)  # a Friday
@@ -38,7 +38,7 @@ def arrived(store: Store, days_ago: int, clock: time, run_back: int | None = Non
     run = RunKeys(RunId("bank", day, f"{back:08x}"))
     event = {"what": "committed", "at": dropped.isoformat(), "dropped": dropped.isoformat()}
     name = f"{dropped:%Y%m%dT%H%M%S%f}-committed-00000000.json"
-    store.create(run.events + name, facts_as_stored(event))
+    store.create(run.events + name, canonical(event))
 
 
 def runs_of(folder: Path, clocks: dict[int, time]) -> StoredRuns:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from flows.runs.chains import CONTESTS, add_next, add_record, last_record, recor
 from flows.runs.identity import canonical
 from flows.runs.keys import link
 from flows.runs.store import Entry, Source, Store, StoreBusyError
-from flows.runs.versions import NewerDocumentError
 from schemas.records import Confirmed
 from tests.night import NOON
 from tests.storms import LateStore
@@ -110,17 +108,6 @@ def test_the_numbers_of_a_chain_may_have_fewer_digits(tmp_path: Path) -> None:
         store.create(link(PLACE, number, 3), canonical(note(number)))
 
     assert [note(1), note(2)] == list(records(store, PLACE, Confirmed, digits=3))
-
-
-def test_a_chain_with_a_record_of_a_newer_version_is_not_acted_on(tmp_path: Path) -> None:
-    store = chain_of(tmp_path, 2)
-    newer = json.loads((tmp_path / link(PLACE, 2)).read_text()) | {"format": 99}
-    store.replace(link(PLACE, 2), [json.dumps(newer).encode()])
-
-    with pytest.raises(NewerDocumentError) as newer_document:
-        whole_chain(store, PLACE, Confirmed)
-
-    assert {"key": PLACE, "format": 99} == newer_document.value.fields
 
 
 class Contested:

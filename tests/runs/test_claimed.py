@@ -26,10 +26,10 @@ from flows.runs.claim import (
     end,
     holder_of,
 )
+from flows.runs.documents import read_document
 from flows.runs.keys import link
 from flows.runs.process import process_name
 from flows.runs.store import Entry, StoreBusyError, StoreDeniedError
-from flows.runs.versions import read_document
 from tests.memory import MemoryStore
 from tests.night import NOON
 
@@ -43,10 +43,10 @@ def adapters_of(store: MemoryStore, now: Callable[[], datetime] = lambda: NOON) 
     return Adapters(store, now, "night-1", lambda *_: None)
 
 
-def holder(store: MemoryStore, number: int) -> str:
+def stored_claim(store: MemoryStore, number: int) -> claim._Claim:
     stored = read_document(store, link(CHAIN, number), claim._Claim)
     assert stored is not None
-    return stored.holder
+    return stored
 
 
 class Acting(MemoryStore):
@@ -100,7 +100,7 @@ def test_a_claim_is_held_during_the_work_and_given_back_after_it() -> None:
     assert (1, False) == (lease.number, lease.lost)
     assert holder_of(store, CHAIN, NOON) is None
     assert [link(CHAIN, 1), link(CHAIN, 2)] == list(store.objects)
-    assert "night-1" == holder(store, 2)
+    assert "night-1" == stored_claim(store, 2).holder
     assert [] == renewing()
 
 
@@ -196,11 +196,9 @@ def test_a_claim_whose_request_was_interrupted_is_given_back() -> None:
     assert holder_of(store, CHAIN, NOON) is None
 
 
-@pytest.mark.parametrize(
-    ("process", "expected"), [("boot 1 2 3", "night-1 in process boot 1 2 3"), ("", "night-1")]
-)
+@pytest.mark.parametrize("process", ["boot 1 2 3", ""])
 def test_a_holder_is_stored_with_its_process_where_that_has_a_name(
-    monkeypatch: pytest.MonkeyPatch, process: str, expected: str
+    monkeypatch: pytest.MonkeyPatch, process: str
 ) -> None:
     store = MemoryStore()
     names = {os.getpid(): process}
@@ -208,7 +206,7 @@ def test_a_holder_is_stored_with_its_process_where_that_has_a_name(
 
     Lease.take(store, CHAIN, "night-1", NOON, HOUR)
 
-    assert expected == holder(store, 1)
+    assert process == stored_claim(store, 1).process
 
 
 def test_without_names_of_processes_a_claim_is_held_since_it_was_last_taken(
@@ -243,7 +241,7 @@ def test_to_end_what_nobody_claims_does_nothing() -> None:
     for _ in range(2):
         end(store, CHAIN, "operator", NOON, only="night-1")
     assert [link(CHAIN, 1), link(CHAIN, 2)] == list(store.objects)
-    assert "operator" == holder(store, 2)
+    assert "operator" == stored_claim(store, 2).holder
 
 
 def test_who_cannot_end_a_claim_since_it_is_renewed_faster_is_told() -> None:
@@ -307,5 +305,4 @@ def test_the_process_of_a_holder_is_this_one() -> None:
 
     Lease.take(store, CHAIN, "night-1", NOON, HOUR)
 
-    process = process_name(os.getpid())
-    assert ("night-1 in process " * bool(process) + process or "night-1") == holder(store, 1)
+    assert process_name(os.getpid()) == stored_claim(store, 1).process

@@ -12,10 +12,3 @@ def test_changed_settings_are_named_by_their_dotted_place() -> None:
     new = {"rules": {"luhn": "warn", "cvv": "warn"}, "portal": {}}
 
     assert differences(old, new) == ["portal.armor", "rules.luhn"]
-
-
-def test_settings_that_only_prove_an_extract_whole_make_no_other_run() -> None:
-    old = {"source": {"delimiter": ",", "final_newline": False}}
-    new = {"source": {"delimiter": ";"}}
-
-    assert differences(old, new) == ["source.delimiter"]

@@ -17,12 +17,10 @@ import pytest
 from flows.runs import (
     erased,
     errors,
-    formats,
     single_links,
     stored_runs,
     told,
     trail_entries,
-    versions,
 )
 from flows.runs.audit_trail import AuditTrail
 from flows.runs.chunks import chunks_as_sealed, commit_time
@@ -33,7 +31,6 @@ from flows.runs.identity import canonical, digest
 from flows.runs.keys import LONGEST_PART, RunId, RunKeys, acknowledgements, checked, link, trail
 from flows.runs.notices import EXPIRED, LONGEST_PAUSE, PAUSE, _History
 from flows.runs.openpgp import _new_length, _recipient, blocks
-from flows.runs.placements import from_earlier
 from flows.runs.retry import Retry
 from flows.runs.sealing import SealedUnreadableError
 from flows.runs.single_links import LINK, last_links
@@ -44,8 +41,6 @@ from flows.runs.threads import concurrently
 from flows.runs.trail_entries import ENTRY, OLD, SKEW, digests_named
 from flows.runs.trail_proof import SHORTEST, ShortKeyError, _secrets
 from schemas.ledger import LINKED
-from schemas.manifest import FACTS, Plan
-from schemas.partner_api.link_placements import dtypes
 from schemas.reasons import ERASED
 from schemas.records import Closing
 from tests.memory import MemoryStore
@@ -56,7 +51,7 @@ SECOND = timedelta(seconds=1)
 AROUND = (-1, 0, 1)
 
 
-# Keys, numbers, versions
+# Keys, numbers
 # --------------------------------------------------------------------------------------------------
 
 
@@ -74,34 +69,6 @@ def test_a_key_has_at_most_900_bytes_and_a_part_200(more: int) -> None:
 def test_numbers_beyond_those_that_are_listed_are_counted(more: int) -> None:
     assert (more > 0) == errors.numbered(range(errors.LISTED + more)).endswith("and 1 more")
     assert (more > 0) == ("more" in errors.numbered(range(errors.LISTED + more)))
-
-
-def test_a_format_has_the_version_that_the_next_change_of_a_document_begins_with(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    newest = Plan.model_fields["format"].default
-    changes = [
-        formats.Change("x", number, {"Plan": (before, before + 1)}, "", "")
-        for number, before in ((2, newest - 2), (3, newest - 1))
-    ]
-    monkeypatch.setattr(formats, "CHANGES", changes)
-
-    versions_by_format = [formats.version_in(Plan, number) for number in (1, 2, 3)]
-
-    assert [newest - 2, newest - 1, newest] == versions_by_format
-    assert [3] == [change.number for change in formats.brought_by(2, 3)]
-
-
-def test_facts_of_this_version_are_newer_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    named: list[str] = []
-    monkeypatch.setattr(versions, "_name_newer", lambda key, _: named.append(key))
-    store = MemoryStore()
-    for number in (FACTS - 1, FACTS, FACTS + 1):
-        store.create(f"{BANK}/{number}.json", canonical({"format": number}))
-
-        versions.read_facts(store, f"{BANK}/{number}.json")
-
-    assert [f"{BANK}/{FACTS + 1}.json"] == named
 
 
 # Threads, waits
@@ -264,9 +231,9 @@ def test_of_several_refusals_of_a_run_the_last_says_why_and_the_first_since_when
     store = MemoryStore()
     keys = RunKeys(RunId(BANK, DAY, "0123abcd"))
     for day in (10, 11, 12):
-        event = {"what": "refused", "at": f"2026-11-{day}", "why": f"w{day}"}
+        event = {"what": "refused", "at": f"2026-11-{day}", "why": f"w{day}", "sentence": ""}
         name = f"202611{day}T000000000000-refused-00000000.json"
-        store.create(keys.events + name, versions.facts_as_stored(event))
+        store.create(keys.events + name, canonical(event))
 
     run = StoredRun.by_id(store, str(keys.run))
     refusal = run.refusal
@@ -298,15 +265,6 @@ def test_parts_are_decoded_together_up_to_so_many_rows(more: int) -> None:
     parts: Any = [(None, SimpleNamespace(rows=number)) for number in rows]
 
     assert (1 + (more > 0)) == len(list(stored_runs._together(parts)))
-
-
-def test_a_version_that_stored_false_knew_of_jobs_only_those_that_are_there() -> None:
-    jobs: list[list[dict[str, Any]]] = [[{}], []]
-    earlier = [{**dict.fromkeys(dtypes()), "jobs": each, "authenticated": False} for each in jobs]
-
-    known = from_earlier(pl.DataFrame(earlier, dtypes()))
-
-    assert [False, None] == known["authenticated"].to_list()
 
 
 # Acknowledgements, the audit trail

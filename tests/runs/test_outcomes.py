@@ -11,7 +11,7 @@ import polars as pl
 
 from flows.adapters.local import LocalStore
 from flows.runs.keys import keys_of
-from flows.runs.outcomes import FILE, FILES, RunOutcomes, StoredOutcomes, write_outcomes
+from flows.runs.outcomes import RunOutcomes, StoredOutcomes, write_outcomes
 from flows.runs.store import Entry
 from tests.results.outcomes import RUN, attribute, link, result, sent_rows
 
@@ -73,17 +73,6 @@ def test_of_a_file_that_came_again_with_other_content_stays_what_had_settled_a_r
     assert 1 == sum(one.superseded for one in kept.values())
 
 
-def test_of_what_earlier_versions_stored_the_last_content_of_a_file_counts(tmp_path: Path) -> None:
-    store = LocalStore(tmp_path)
-    for number, rows in enumerate(([1, 2], [1])):
-        key = write_outcomes(store, KEYS, NOON.replace(minute=number), [answer("a.csv", *rows)])
-        (tmp_path / key).rename(tmp_path / KEYS.outcomes / f"{number}.parquet")
-
-    write_outcomes(store, KEYS, LATER, [answer("a.csv", 3)])
-
-    assert [[1], [3]] == kept_rows(store)
-
-
 def test_the_same_files_taken_up_again_take_no_more_room(tmp_path: Path) -> None:
     store, answers = LocalStore(tmp_path), [answer("a.csv", 1), answer("b.csv", 6)]
 
@@ -95,25 +84,3 @@ def test_the_same_files_taken_up_again_take_no_more_room(tmp_path: Path) -> None
 
     assert written == {entry.key for entry in store.keys(KEYS.outcomes)}
     assert 1 == len(written)
-
-
-def test_objects_of_an_older_version_with_the_facts_beside_every_row_are_read(
-    tmp_path: Path,
-) -> None:
-    store, answers = LocalStore(tmp_path), [answer("a.csv", 2, 1), answer("b.csv", 6, 7, 8)]
-    key = write_outcomes(store, KEYS, NOON, answers)
-    path = tmp_path / key
-    facts = pl.read_json(
-        pl.read_parquet_metadata(path)[FILES].encode(), schema=FILE
-    ).with_row_index("number")
-    older = pl.read_parquet(path).join(
-        facts.cast({"number": pl.UInt16}), on="number", maintain_order="left"
-    )
-    older.drop("number").write_parquet(path)
-
-    found = [StoredOutcomes(store, KEYS).of([chunk])[0] for chunk in (1, 2)]
-
-    for kept, one in zip(answers, found, strict=True):
-        assert kept.one.outcomes.equals(one.outcomes)
-        as_stored = kept.one._replace(arrived=kept.entry.modified)
-        assert as_stored == one._replace(outcomes=kept.one.outcomes)

@@ -134,9 +134,9 @@ def _table_with(given: dict[str, Any], table: str, name: str) -> dict[str, Any]:
             "line #, columns.service_card.address.postal_code.pda: unknown key; did you mean pad",
         ),
         (
-            'CARD_STATUS = "A"',
-            "CARD_STATUS = 1",
-            "line #, filter.CARD_STATUS: Input should be a valid string",
+            'BRANCH = "ignored"',
+            "BRANCH = 1",
+            "line #, status.BRANCH",
         ),
         (
             'root = "s3',

@@ -47,7 +47,7 @@ def planned(bench: MemoryBench, run: str, **otherwise: Any) -> str:
 
 def manifest_of(bench: MemoryBench, run: str) -> Manifest:
     plan = plan_of(bench.context, run)
-    shared = plan.model_dump(include=set(Manifest.model_fields) - {"format"})
+    shared = plan.model_dump(include=set(Manifest.model_fields))
     return Manifest(**shared, counts=COUNTS, reasons={}, repairs={}, chunks=(), ledger=())
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from flows import __version__
 from flows.errors import CardlinkError
 from flows.runs.claim import Lease, end
 from flows.runs.commits import OvertakenError, registered_runs
@@ -19,7 +20,6 @@ from flows.runs.events import COMMITTED, DROP_TIME
 from flows.runs.identity import canonical
 from flows.runs.keys import commits, extracts, keys_of, link
 from flows.runs.store import ConflictError, Entry
-from flows.runs.versions import RELEASE
 from flows.submissions import commit
 from flows.submissions.begun import create_abandoned
 from flows.submissions.build import Job, build_run
@@ -88,7 +88,7 @@ def test_a_run_is_registered_then_its_lists_its_manifest_and_its_event_are_writt
         "at": NOON.isoformat(),
         "by": "tester:1",
         "rows": manifest.counts.submitted,
-        "release": RELEASE,
+        "release": __version__,
         DROP_TIME: DROPPED.isoformat(),
     }
     [told] = committed_events(bench, manifest.run)
@@ -230,15 +230,6 @@ def test_a_commit_whose_event_is_missing_is_recorded_with_its_time_and_that_of_t
         datetime.fromisoformat(event[DROP_TIME]),
     )
     assert () == finish_commits(bench.context)
-
-
-def test_a_run_that_a_newer_version_registered_is_left_to_that() -> None:
-    bench, manifest = dead("/manifest.json")
-    newer = {**manifest.model_dump(mode="json"), "format": 99, "more": 1}
-    bench.store.replace(link(commits("bank"), 1), [json.dumps(newer).encode()])
-
-    assert () == finish_commits(bench.context)
-    assert not bench.stored(manifest.run).is_ended
 
 
 @pytest.mark.parametrize(

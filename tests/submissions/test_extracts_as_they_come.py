@@ -201,9 +201,11 @@ def test_zips_that_lost_their_zeros_are_repaired_and_counted(tmp_path: Path) -> 
     assert repaired.repairs["zip_zeros"] == sent.counts.read
 
 
-def test_rows_the_filter_leaves_out_are_suppressed_and_counted(tmp_path: Path) -> None:
+def test_rows_that_the_status_leaves_out_are_suppressed_and_counted(tmp_path: Path) -> None:
     bench = local_bench(
-        tmp_path, columns={name: name for name in columns()}, filter={COUNTRY: ["US", "us", "USA"]}
+        tmp_path,
+        columns={name: name for name in columns()},
+        status={COUNTRY: {"send": ["US", "us", "USA"], "unknown": "leave_out"}},
     )
     extract = bench.drop(100)
     source = pl.read_csv(BytesIO(bench.content(f"bank/extracts/{extract}")), infer_schema=False)

@@ -16,7 +16,6 @@ from flows.extracts.grammar import RECORD
 from flows.extracts.guess import Column
 from flows.extracts.mapping import ELIGIBLE
 from flows.extracts.origins import Origin
-from flows.runs.formats import PLANNED_BY
 from flows.submissions import (
     choices,
     column_changes,
@@ -290,19 +289,3 @@ def test_a_publisher_gives_up_after_so_many_chunks_and_one_group_more_waits_than
 
     assert [False, True, True] == given_up
     assert [publisher.SEALERS + 1] == waited
-
-
-@pytest.mark.parametrize(
-    ("stored_format", "is_named"), [(PLANNED_BY - 1, False), (PLANNED_BY, True)]
-)
-def test_a_plan_names_the_version_that_planned_it_from_a_format_on(
-    monkeypatch: pytest.MonkeyPatch, stored_format: int, is_named: bool
-) -> None:
-    submission = SimpleNamespace(run="bank-20261120-00000000", reason="")
-    monkeypatch.setattr(plan, "submission_of", lambda *_: submission)
-    context = memory_bench().context._replace(stored_format=stored_format)
-    inputs = cast(Any, SimpleNamespace(selection=None, known=""))
-
-    planned, _ = plan._planned(context, SOURCE, inputs)
-
-    assert is_named == bool(planned.release)

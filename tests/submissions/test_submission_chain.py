@@ -13,7 +13,6 @@ from flows.runs.context import IssuerContext
 from flows.runs.identity import canonical, digest, row_settings
 from flows.runs.keys import RunId, keys_of, submissions
 from flows.runs.store import StoreBusyError
-from flows.runs.versions import NewerDocumentError
 from flows.submissions.submission_chain import (
     RunInputs,
     Submission,
@@ -61,6 +60,7 @@ def plan_of(context: IssuerContext, run: str, **otherwise: Any) -> Plan:
         "settings": settings,
         "recipe": RECIPE,
         "recipients": context.issuer.portal.fingerprints,
+        "release": "1.2.3",
     }
     return Plan(**fields | otherwise)
 
@@ -70,9 +70,7 @@ OTHERWISE: Mapping[str, Mapping[str, Any]] = {
     "key": {"source": SOURCE.model_copy(update={"key": "bank/extracts/b.csv"})},
     "keys": {"recipients": ("B" * 40,)},
     "recipe": {"recipe": RECIPE - 1},
-    "parts": {"cut": {"parts": 2}},
     "settings": {"settings": {}},
-    "newer": {"format": 99},
 }
 
 
@@ -96,7 +94,7 @@ def _write(bench: MemoryBench, run: str, state: str) -> None:
     plan = plan_of(bench.context, run, **OTHERWISE.get(state, {}))
     bench.store.create(keys.plan, canonical(plan))
     if state == "committed":
-        shared = plan.model_dump(include=set(Manifest.model_fields) - {"format"})
+        shared = plan.model_dump(include=set(Manifest.model_fields))
         manifest = Manifest(**shared, counts=COUNTS, reasons={}, repairs={}, chunks=(), ledger=())
         bench.store.create(keys.manifest, canonical(manifest))
     if state == "abandoned":
@@ -130,7 +128,7 @@ def name(number: int, day: date = DAY, content: str = SHA) -> str:
         ([PLANNED, ABANDONED], 2),
         ([ABANDONED, PLANNED], 2),
         ([ABANDONED, OUTDATED], 3),
-        *([[Earlier(state)], 2] for state in ("key", "keys", "recipe", "parts", "settings")),
+        *([[Earlier(state)], 2] for state in ("key", "keys", "recipe", "settings")),
     ],
     ids=str,
 )
@@ -255,15 +253,6 @@ def test_selected_rows_do_not_take_the_run_of_the_whole_extract_nor_of_other_row
     assert ("some rows", "") == (RunInputs(DAY, selection=ROWS).rows, RunInputs(DAY).rows)
 
 
-def test_a_run_that_a_newer_version_planned_is_left_to_that() -> None:
-    bench = bench_with([Earlier("newer")])
-
-    with pytest.raises(NewerDocumentError) as refused:
-        meant(bench)
-
-    assert {"key": keys_of(name(1)).plan, "format": 99} == refused.value.fields
-
-
 @pytest.mark.parametrize(
     ("otherwise", "named"),
     [
@@ -271,10 +260,6 @@ def test_a_run_that_a_newer_version_planned_is_left_to_that() -> None:
         ({"recipe": RECIPE - 1}, ["recipe (another version of cardlink)"]),
         ({"recipients": ("B" * 40,)}, ["portal.fingerprints"]),
         ({"as_of": NEXT}, ["the business date"]),
-        (
-            {"cut": {"parts": 2}},
-            ["[scale] (it was to be read in parts, which cardlink no longer does)"],
-        ),
     ],
 )
 def test_what_changed_since_a_plan_was_made_is_named(
@@ -282,10 +267,10 @@ def test_what_changed_since_a_plan_was_made_is_named(
 ) -> None:
     context = memory_bench().context
     plan = plan_of(context, name(1), **otherwise)
-    wider = plan.model_copy(update={"settings": {**plan.settings, "filter": "all"}})
+    wider = plan.model_copy(update={"settings": {**plan.settings, "repairs": "all"}})
 
     assert named == changes(context, plan, RunInputs(DAY, dated=True))
-    assert ["filter", *named] == changes(context, wider, RunInputs(DAY, dated=True))
+    assert ["repairs", *named] == changes(context, wider, RunInputs(DAY, dated=True))
     assert "the business date" not in changes(context, plan, RunInputs(NEXT, dated=False))
 
 

@@ -73,7 +73,7 @@ def ingesting(folder: Path, temporary: Path) -> Iterator[tuple[subprocess.Popen[
 
 def another_command(folder: Path) -> None:
     """Run a command that needs no key, with the TMPDIR of everybody."""
-    subprocess.run([*COMMAND, "status"], env=environment(folder), check=True, capture_output=True)
+    subprocess.run([*COMMAND, "worklist"], env=environment(folder), check=True, capture_output=True)
 
 
 def links_to(home: Path) -> list[Path]:

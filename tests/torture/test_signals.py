@@ -151,7 +151,7 @@ def test_a_submit_told_to_end_gives_its_claim_back_and_leaves_nothing_running(
 def test_a_command_told_to_end_before_it_has_loaded_its_libraries_says_one_sentence(
     stop: signal.Signals,
 ) -> None:
-    command = [sys.executable, "-m", "flows.cli", "status"]
+    command = [sys.executable, "-m", "flows.cli", "worklist"]
     with ended(
         subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True)
     ) as process:

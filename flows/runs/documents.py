@@ -1,0 +1,44 @@
+"""The JSON documents that are stored, read whole or refused: an unknown field is tampering."""
+
+import json
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from flows.runs.store import ConflictError, Entry, Store, read_if_stored
+
+T = TypeVar("T", bound=BaseModel)
+
+
+def parsed(content: bytes, key: str, kind: type[T]) -> T:
+    """Return a JSON document; ConflictError where cardlink did not write it."""
+    with suppress(ValidationError):  # its text quotes the content
+        return kind.model_validate_json(content, extra="forbid")
+    raise ConflictError(key=key)
+
+
+def read_document(store: Store, key: str, kind: type[T]) -> T | None:
+    """Return a JSON document, None where there is none; ConflictError."""
+    content = read_if_stored(store, key)
+    return None if content is None else parsed(content, key, kind)
+
+
+def read_facts(store: Store, key: str) -> dict[str, Any] | None:
+    """Return a JSON object that is no Document, None where there is none; ConflictError."""
+    content = read_if_stored(store, key)
+    if content is None:
+        return None
+    facts: object = None
+    with suppress(ValueError):
+        facts = json.loads(content)
+    if not isinstance(facts, dict):
+        raise ConflictError(key=key)
+    return facts
+
+
+def read_events(store: Store, entries: Iterable[Entry]) -> list[dict[str, Any]]:
+    """Return what these objects record."""
+    events = (read_facts(store, entry.key) for entry in entries)
+    return [event for event in events if event is not None]
