@@ -1,6 +1,7 @@
 """How the dates and names of an extract are written, and the parts of them that a column needs."""
 
 import calendar
+import html
 import re
 from collections import Counter
 from itertools import product
@@ -15,6 +16,18 @@ def present(text: pl.Expr) -> pl.Expr:
     """Return a text without blanks around it, null where nothing is left."""
     text = text.str.strip_chars()
     return pl.when(text != "").then(text)
+
+
+_ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
+
+
+def unescaped(text: str) -> str:
+    """Return a text with the characters that its HTML entities stand for: O'Brien of O&#39;Brien.
+
+    What was escaped twice is undone twice.
+    """
+    plain = _ENTITY.sub(lambda entity: html.unescape(entity[0]), text)
+    return plain if plain == text else unescaped(plain)
 
 
 # Dates
@@ -148,6 +161,7 @@ _PARTICLE = (
     "van|von|vom|zu|der|den|ter|ten|de|del|della|di|da|do|dos|das|du|la|le|los|el|al|bin|st\\.?"
 )
 _PARTICLES = f"(?:(?:{_PARTICLE}) +)*"
+_TITLES = "(?:mr|mrs|ms|miss|mx|dr|prof|rev|sir|mme|mlle)"
 _SUFFIX = r"(?i)[, ]+((?:jr|sr|ii|iii|iv)\.?)$"
 _SPLITS = {  # last and first name
     ",": (r"^([^,]+)", r"^[^,]*,(.+)$"),
@@ -159,13 +173,17 @@ _SPLITS = {  # last and first name
 
 def name_part(text: pl.Expr, form: str, target: str) -> pl.Expr:
     """Return last or first name, for any other column both; particles and suffixes belong to the
-    last name.
+    last name. A title beside a first name that stands behind a mark, as embossed, is dropped.
     """
     text = text.str.replace_all(r"\s+", " ").str.replace(
         r"(?i)^([^,]+), ?((?:jr|sr|ii|iii|iv)\.?),(.*)$", "${1},${3} ${2}"
     )
-    bare = present(text.str.replace(_SUFFIX, ""))
     mark = next((mark for mark in ",/" if mark in form), form)
+    if mark in ",/":
+        before_title = rf"(?i)^([^{mark}]+{mark} ?[^ .{mark}][^{mark}]*?)[ .{mark}]+{_TITLES}\.?$"
+        text = text.str.replace(rf"(?i){mark} ?{_TITLES}[ .]+(\S)", f"{mark}${{1}}")
+        text = text.str.replace(before_title, "${1}")
+    bare = present(text.str.replace(_SUFFIX, ""))
     last, first = (bare.str.extract(pattern).str.strip_chars() for pattern in _SPLITS[mark])
     last = pl.concat_str(last, text.str.extract(_SUFFIX), separator=" ", ignore_nulls=True)
     if target in (portal.LAST_NAME, portal.FIRST_NAME):

@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from schemas.places import TERRITORIES
+
 # ISO 3166-1: two letters and three
 _CODES: Final = """
     AFAFG AXALA ALALB DZDZA ASASM ADAND AOAGO AIAIA AQATA AGATG ARARG AMARM AWABW AUAUS ATAUT
@@ -22,8 +24,7 @@ _CODES: Final = """
     TTTTO TNTUN TRTUR TMTKM TCTCA TVTUV UGUGA UAUKR AEARE GBGBR UMUMI UYURY UZUZB VUVUT VEVEN
     VNVNM VGVGB VIVIR WFWLF EHESH YEYEM ZMZMB ZWZWE
 """
-# Territories that the partner takes as states of the US.
-_STATES: Final = frozenset(["AS", "FM", "GU", "MH", "MP", "PR", "PW", "UM", "VI"])
+_STATES: Final = frozenset([*TERRITORIES, "UM"])
 # In upper case, with spaces for dots.
 _NAMES: Final = """
     AFGHANISTAN ALBANIA ALEMANHA ALEMANIA ALGERIA ALLEMAGNE ANDORRA ANGOLA

@@ -114,12 +114,26 @@ PROVINCES = {
     "YT": ("Yukon", "Y"),
 }
 
+# Territories that the partner takes as states of the US: their codes as countries, by ISO 3166.
+TERRITORIES = {
+    "AS": ("ASM", "016"),
+    "FM": ("FSM", "583"),
+    "GU": ("GUM", "316"),
+    "MH": ("MHL", "584"),
+    "MP": ("MNP", "580"),
+    "PR": ("PRI", "630"),
+    "PW": ("PLW", "585"),
+    "VI": ("VIR", "850"),
+}
 # Besides code and name.
 OTHER_SPELLINGS = {
     US: {
         "WASHINGTON DC": "DC",
         "WASHINGTON D C": "DC",
         "US VIRGIN ISLANDS": "VI",
+        "U S VIRGIN ISLANDS": "VI",
+        "VIRGIN ISLANDS (U S )": "VI",
+        "MICRONESIA": "FM",
         "COMMONWEALTH OF PUERTO RICO": "PR",
         "CALIF": "CA",
         "CONN": "CT",
@@ -169,7 +183,10 @@ def country_spellings() -> dict[str, str]:
     countries: dict[str, str] = {}
     for country, spellings in COUNTRY_SPELLINGS.items():
         countries |= dict.fromkeys(spellings, country)
-    return countries
+    for code, others in TERRITORIES.items():
+        countries |= dict.fromkeys((code, *others, STATES[code][0].upper()), US)
+    others_of_states = OTHER_SPELLINGS[US].items()
+    return countries | {name: US for name, code in others_of_states if code in TERRITORIES}
 
 
 def subnational_spellings(country: str) -> dict[str, str]:

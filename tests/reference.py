@@ -265,8 +265,8 @@ from the tables in `schemas/rules.py` and `schemas/reasons.py`.
 
 `rejects.csv` can be sent to the issuer as it is. It says of each reject the physical `line` of the
 extract, the `source` columns by their names there, what was `found` there, never the value but its
-shape (in `shape A9(16)`, A is a letter and 9 a digit, of which there are sixteen; a CVV has only
-its length), what is `expected` in the format of that column, and the `setting` that would take it,
+shape (in `shape A9(16)`, A is a letter and 9 a digit from 0 to 9, of which there are sixteen; ? is
+any other, such as a digit of another script; a CVV has only its length), what is `expected` in the format of that column, and the `setting` that would take it,
 where there is one.
 
 *By default*: `reject` keeps the row back, `warn` sends it and reports it. Where a name stands

@@ -12,6 +12,7 @@ from flows.extracts.header_words import phrase_fit, words_of
 from flows.extracts.status_words import plain_words
 from flows.extracts.value_forms import date_forms, share_of_dates
 from schemas import expressions, places, portal
+from schemas.cell_formats import unescaped
 from schemas.portal import REQUIRED
 
 # what one column may hold of two, and a part of one
@@ -156,7 +157,7 @@ def _matching(values: Sequence[str], target: str, today: date) -> int:
     if target == portal.COUNTRY:
         return _places(values, places.country_spellings())
     shape = SIGNS[target].values
-    return sum(bool(re.fullmatch(shape, value, re.DOTALL)) for value in values)
+    return sum(bool(re.fullmatch(shape, unescaped(value), re.DOTALL)) for value in values)
 
 
 def _cards(values: Sequence[str]) -> int:

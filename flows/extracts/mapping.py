@@ -67,7 +67,8 @@ class Dates(NamedTuple):
         if present.is_empty():
             return ""
         line, text = present.row(0)
-        shape = re.sub(r"[^\W\d_]", "A", re.sub(r"\d", "9", text))[:20]
+        digits = re.sub("[0-9]", "9", re.sub(r"[^\D0-9]", "?", text))  # of other scripts: ?
+        shape = re.sub(r"[^\W\d_]", "A", digits)[:20]
         readable = Dates("", cell_formats.AUTO, pl.col("text")).fits(present)
         forms = ", ".join(_possible(readable)) or "nothing"
         return (

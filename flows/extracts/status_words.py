@@ -161,6 +161,6 @@ def label(value: str) -> str:
 
 def shape(text: str) -> str:
     """Return the shape of a text, cut where it is long: A for a letter, 9 for a digit."""
-    masked = re.sub(r"[^\W\d_]", "A", re.sub(r"\d", "9", text))
+    masked = re.sub(r"[^\W\d_]", "A", re.sub("[0-9]", "9", text))
     masked = re.sub(r"[^A9 ./:-]", "?", masked)
     return f"{masked[:12]}..." if len(masked) > 12 else masked

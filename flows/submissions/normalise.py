@@ -9,6 +9,7 @@ from collections.abc import Callable
 import polars as pl
 
 from schemas import places
+from schemas.cell_formats import unescaped
 from schemas.issuer import RuleSettings
 from schemas.portal import (
     COUNTRY,
@@ -29,9 +30,9 @@ from schemas.portal import (
 
 # NULL means absent; in a cuid and where something is required it breaks a rule
 OPTIONAL = [name for name in columns() if name not in (*REQUIRED, CUID)]
-# Printable ASCII and composed Latin letters, no blank at either end: nothing to trim. One anchored
-# regex is fastest.
-TIDY = r"^[!-~\x{C0}-\x{FF}](?:[ -~\x{C0}-\x{FF}]*[!-~\x{C0}-\x{FF}])?$"
+# Printable ASCII and composed Latin letters, no blank at either end: nothing to trim; and no `&`,
+# which may begin an HTML entity. One anchored regex is fastest.
+TIDY = r"^[!-%'-~\x{C0}-\x{FF}](?:[ -%'-~\x{C0}-\x{FF}]*[!-%'-~\x{C0}-\x{FF}])?$"
 BREAKS = r"[\p{Cc}\x{2028}\x{2029}]+"  # no line break inside a field may be sent
 # digits separated by blanks, dashes, invisible characters
 SPACED = r"^[0-9]+[\s\p{Pd}\p{Cf}][0-9\s\p{Pd}\p{Cf}]*$"
@@ -82,7 +83,7 @@ def normalise(rows: pl.DataFrame, rules: RuleSettings) -> pl.DataFrame:
 
 
 def _trim(rows: pl.DataFrame) -> pl.DataFrame:
-    """Trim, join lines, compose accents; a cell that is empty then is absent."""
+    """Trim, undo HTML entities, join lines, compose accents; an empty cell is absent then."""
     odd = rows.select(~pl.col(columns()).str.contains(TIDY))
     return rows.with_columns(
         _rewrite(rows[name], odd[name], _plain if name in VERBATIM else _text)
@@ -97,6 +98,8 @@ def _plain(cells: pl.Series) -> pl.Series:
 
 
 def _text(cells: pl.Series) -> pl.Series:
+    entities = cells.str.contains("&", literal=True)
+    cells = _rewrite(cells, entities, lambda texts: texts.map_elements(unescaped, pl.String))
     return _plain(cells.str.replace_all(BREAKS, " ").str.normalize("NFC"))
 
 

@@ -15,10 +15,11 @@ from schemas.ledger import EMPTY
 from schemas.portal import CVV, CVV_HASH
 
 _NO_SHAPE = r"^\S{40,}$"
-_SIGNS = {r"[\p{L}\p{M}]": "A", r"\p{N}": "9", "[^ -~]": "?"}  # replaced in this order
+# replaced in this order: a digit of another script is no 9, since none is accepted
+_SIGNS = {r"[\p{L}\p{M}]": "A", "[0-9]": "9", "[^ -~]": "?"}
 # the first one hides hashes
 MASKS = {_NO_SHAPE: "A" * 21, **_SIGNS, "^(.{20}).+$": "$1..."}
-_LONG_RUN = re.compile(r"(A|9)\1{9,}")  # so no shape has as many digits as a card number
+_LONG_RUN = re.compile(r"([A9?])\1{9,}")  # so no shape has as many digits as a card number
 _LONGEST = 24
 
 
@@ -35,7 +36,9 @@ def found_in(column: pl.Expr, text: pl.Expr) -> pl.Expr:
     `text`: the cells as they are in the issuer's file. Long runs are counted: A(12), 9(16). Null
     where mapping did not keep the text.
     """
-    length = pl.concat_str(text.str.len_chars(), pl.lit(" characters"))
+    is_ascii = ~text.str.contains("[^ -~]")
+    others = pl.when(is_ascii).then(pl.lit("")).otherwise(pl.lit(", not ASCII"))
+    length = pl.concat_str(text.str.len_chars(), pl.lit(" characters"), others)
     signs = text
     for pattern, sign in _SIGNS.items():
         signs = signs.str.replace_all(pattern, sign)

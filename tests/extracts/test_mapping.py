@@ -460,6 +460,17 @@ def test_a_date_is_read_by_any_pattern(form: str, text: str, year: str, month: s
         ("LAST FIRST", "VAN DER BERG PIETER JAN", "VAN DER BERG", "PIETER JAN"),
         ("LAST FIRST", "Smith Ann Jr", "Smith Jr", "Ann"),
         ("LAST/FIRST", "DOE/JANE", "DOE", "JANE"),
+        ("LAST/FIRST", "DOE/JANE.MS", "DOE", "JANE"),
+        ("LAST/FIRST", "DOE/JANE A.MRS", "DOE", "JANE A"),
+        ("LAST/FIRST", "DOE/JANE DR.", "DOE", "JANE"),
+        ("LAST/FIRST", "DOE/JANE/MS", "DOE", "JANE"),
+        ("LAST/FIRST", "DOE/MS JANE", "DOE", "JANE"),
+        ("LAST/FIRST", "DOE/JOHN JR.MR", "DOE JR", "JOHN"),
+        ("LAST/FIRST", "DOE/J.R", "DOE", "J.R"),
+        ("LAST/FIRST", "DOE/DR", "DOE", "DR"),
+        ("LAST/FIRST", "DOE/EMRS", "DOE", "EMRS"),
+        ("LAST, FIRST", "Doe, Prof. Jane", "Doe", "Jane"),
+        ("LAST, FIRST", "Doe, Jane Mme", "Doe", "Jane"),
     ],
 )
 def test_a_name_is_taken_apart_by_its_form(

@@ -181,7 +181,7 @@ def test_a_column_that_decides_nothing_or_twice_is_refused(column: Any) -> None:
         ("4242424242424242", "999999999999... (not shown)"),
         ("LOST BY SMITH", "AAAA AA AAAA... (not shown)"),
         ("lost Иван", "AAAA AAAA (not shown)"),
-        ("lost ٤٢٤٢", "AAAA 9999 (not shown)"),
+        ("lost ٤٢٤٢", "AAAA ???? (not shown)"),
         ("王芳", "AA (not shown)"),
         ("ABC", "AAA (not shown)"),
     ],
