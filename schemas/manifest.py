@@ -80,10 +80,16 @@ class Plan(Inputs):
     release: str  # the version of cardlink that planned the run
 
 
+# What the lines or records of an extract are that are no rows: of a row that spans several, and of
+# another type, they are `continued` and `parts`.
+ASIDE = ("header", "comment", "blank", "trailer", "continued", "parts")
+
+
 class Counts(Document):
     """What became of the source's rows; `read` is the sum of the fates.
 
     `ineligible`: not eligible for a link ([eligible]).
+    `set_aside`: lines or records that are no rows, by kind (ASIDE); None of selected rows.
     """
 
     lines: int
@@ -94,6 +100,7 @@ class Counts(Document):
     duplicate: int
     suppressed: int
     trailer: int | None = None
+    set_aside: dict[str, int] | None = None
 
 
 class ManifestChunk(Document):

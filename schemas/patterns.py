@@ -1,4 +1,4 @@
-"""A regular expression in the TOML: one that both engines that will use it can read."""
+"""Regular expressions in the TOML: those that both engines that will use them can read."""
 
 import re
 from typing import Annotated
@@ -20,3 +20,15 @@ def _checked(text: str) -> str:
 
 
 Pattern = Annotated[str, AfterValidator(_checked)]
+
+
+def _checked_form(text: str) -> str:
+    return _checked(text) if text.startswith("^") else text
+
+
+Comment = Annotated[str, AfterValidator(_checked_form)]
+
+
+def beginning(text: str) -> str:
+    """Return the regular expression of lines that begin with a text, for both engines."""
+    return "^" + re.sub(r"\\(\s)", r"\1", re.escape(text))  # polars rejects an escaped space

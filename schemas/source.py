@@ -9,7 +9,7 @@ from pydantic import StringConstraints, model_validator
 from schemas.code_pages import EbcdicPage
 from schemas.join import NAMED_FOR_THE_PAIR, JoinSettings
 from schemas.mapping import Header, Span, Texts
-from schemas.patterns import Pattern
+from schemas.patterns import Comment, Pattern, beginning
 from schemas.record_layout import Layout, read_layout
 from schemas.record_types import (
     Names,
@@ -115,8 +115,11 @@ class SourceSettings(Settings):
     segment_optional: Texts = setting(
         (), "with `segment_key`: the types that a row may lack; one without another is rejected"
     )
-    comment: str | None = setting(
-        None, "lines that begin with this text are not rows", min_length=1
+    comment: Comment | None = setting(
+        None,
+        "lines that begin with this text are not rows; one that begins with `^` is a regular "
+        "expression of such lines",
+        min_length=1,
     )
     trailer: Pattern | None = setting(
         None,
@@ -171,6 +174,13 @@ class SourceSettings(Settings):
     )
     strict: bool = setting(False, "`true`: a source column that nothing uses refuses the extract")
     join: JoinSettings | None = None  # a second file, where there is one
+
+    @property
+    def comment_form(self) -> str | None:
+        """The regular expression of lines that are comments, where there may be some."""
+        if self.comment is None or self.comment.startswith("^"):
+            return self.comment
+        return beginning(self.comment)
 
     @property
     def total_in(self) -> Literal["trailer", "header_record"] | None:

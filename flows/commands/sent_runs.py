@@ -104,9 +104,18 @@ def _lines(
         yield place(run_keys.report("suppressed.csv"), line) if has_list else line
     fates = ", ".join(f"{getattr(counts, fate):,} {fate}" for fate in FATES)
     yield f"{run.run}: {headline or fates}"
+    yield from _set_aside(counts)
     yield place(run_keys.chunks, f"{counted(len(run.chunks), 'chunk')} to upload")
     if counts.rejected or counts.ineligible or counts.duplicate:
         yield place(run_keys.report("rejects.csv"), "rows not sent, each with its reason")
+
+
+def _set_aside(counts: manifest.Counts) -> Iterator[str]:
+    """Say how many lines are no rows, where there are others than those of the header."""
+    kinds = {kind: (counts.set_aside or {}).get(kind, 0) for kind in manifest.ASIDE}
+    shown = [f"{number:,} {kind}" for kind, number in kinds.items() if number]
+    if sum(kinds.values()) > kinds["header"]:
+        yield f"{counts.lines:,} lines: {counts.read:,} rows, {', '.join(shown)}"
 
 
 def _tables(run: manifest.Manifest) -> list[Table]:
@@ -146,6 +155,7 @@ def would_send(checked: rehearsal.Checked) -> list[Part]:
         f"Dry run: where the rows of {checked.run} would go",
     )
     shown: list[Part] = [checked.verdict, "", fates._replace(on_terminal=True)]
+    shown += _set_aside(checked.counts)
     if checked.others:
         shown += ["", checked.others]
     if checked.found:

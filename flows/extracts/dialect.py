@@ -12,10 +12,10 @@ from typing import BinaryIO, NamedTuple
 from flows.extracts.column_signs import SIGNS, fit
 from flows.extracts.errors import EncodingError, HeaderError
 from flows.extracts.fixed_width import field_spans
-from flows.extracts.guess import Column, Guess, Sample
+from flows.extracts.guess import Column, Guess, Sample, named_column
 from flows.extracts.header import SEP, header_names, otherwise_closed
 from flows.extracts.sample import CARD, Lines, read_lines, records
-from flows.extracts.trailer_guess import guess_trailer
+from flows.extracts.trailer_guess import form_of, guess_trailer
 from schemas.reference import toml
 from schemas.source import SourceSettings
 
@@ -161,14 +161,16 @@ def _are_names(fields: Sequence[str]) -> bool:
 
 
 def _comment(above: Sequence[str], data: Sequence[str], header: _Header) -> str:
-    """Return what the first line above header or data begins with, "" where data does too."""
+    """Return `comment` for the first line above header or data, "" where data is like it.
+
+    It is a mark that lines begin with, or the form of a whole line, since a word may begin a row.
+    """
     if not above:
         return ""
-    marks = r"[#*!]" if header.names else r"[A-Za-z]{1,8}|[#*!]"
-    mark = re.match(marks, above[0])
+    mark = re.match(r"[#*!]" if header.names else r"[A-Za-z]{1,8}|[#*!]", above[0])
     if mark is None or any(line.startswith(mark[0]) for line in data):
         return ""
-    return mark[0]
+    return form_of(above[0], mark[0]) if mark[0].isalpha() else mark[0]
 
 
 def _is_comment(guess: Guess | None) -> bool:
@@ -191,7 +193,7 @@ def _header_guesses(
         reason = "no line names the columns: call them what you like"
         guesses = [Guess("header_rows", "0", "none"), Guess("names", toml(names), reason)]
     if comment:
-        guesses.append(Guess("comment", toml(comment), "lines that begin like this are not rows"))
+        guesses.append(Guess("comment", toml(comment), "lines like this are not rows"))
     return guesses
 
 
@@ -204,7 +206,7 @@ def _columns(
     for place, (name, field) in enumerate(zip_longest(names, fields[: len(names)], fillvalue="")):
         values = tuple(row[place] for row in rows)
         short = field if times[field] > 1 else ""
-        columns.append(Column(f"from = {toml(name)}", name, values, short))
+        columns.append(named_column(name, values, short))
     return columns
 
 

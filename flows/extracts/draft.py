@@ -14,7 +14,7 @@ import polars as pl
 
 from flows.extracts.column_guesses import ColumnGuesses
 from flows.extracts.dialect import take_sample
-from flows.extracts.guess import Column, Guess, Proof, Sample
+from flows.extracts.guess import Column, Guess, Proof, Sample, named_column
 from flows.extracts.records.sample import take_records
 from flows.extracts.status_guess import status_doubt, status_guesses, status_name
 from flows.extracts.workbook import is_workbook, sheet_lines
@@ -200,7 +200,7 @@ def columns_of(rows: pl.DataFrame) -> list[Column]:
     for name in rows.columns[2:]:  # behind row and line
         values = tuple(text.strip() for text in rows[name].fill_null("").to_list())
         _, _, plain = name.rpartition(".")
-        columns.append(Column(f"from = {toml(name)}", name, values, plain))
+        columns.append(named_column(name, values, plain))
     return columns
 
 

@@ -1,5 +1,6 @@
 """What is guessed of an extract: one setting, and a column of its sample."""
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -10,6 +11,8 @@ from schemas.status import UNDECIDED
 # share of values that have the shape of their column
 SURE = 0.95
 LIKELY = 0.5
+FRACTION = ".0"
+_FRACTION = re.compile(r"[0-9]+\.0")
 
 
 class Guess(NamedTuple):
@@ -63,7 +66,8 @@ class Guess(NamedTuple):
 class Column(NamedTuple):
     """A source column: its source in TOML, its name if it has one, its values in the sample.
 
-    The values have no blanks around them. `short`: the name without what all names begin with.
+    The values have no blanks around them, and are as the steps of the source leave them. `short`:
+    the name without what all names begin with.
     """
 
     source: str
@@ -79,7 +83,8 @@ class Column(NamedTuple):
     @property
     def spec(self) -> str:
         """The column as a portal column is made of it alone."""
-        return toml(self.name) if self.name else f"{{ {self.source} }}"
+        is_plain = self.source == _source_of(self.name)
+        return toml(self.name) if is_plain else f"{{ {self.source} }}"
 
     @property
     def mark(self) -> str:
@@ -90,6 +95,23 @@ class Column(NamedTuple):
     def present(self) -> list[str]:
         """The values that are not empty."""
         return [value for value in self.values if value]
+
+
+def named_column(name: str, values: tuple[str, ...], short: str = "") -> Column:
+    """Return a column of a name; where all its values are numbers that end in `.0`, without that.
+
+    A library that keeps numbers with holes between them as fractions writes them so.
+    """
+    present = [value for value in values if value]
+    source = _source_of(name)
+    if present and all(_FRACTION.fullmatch(value) for value in present):
+        source += f", strip_suffix = {toml(FRACTION)}"
+        values = tuple(value.removesuffix(FRACTION) for value in values)
+    return Column(source, name, values, short)
+
+
+def _source_of(name: str) -> str:
+    return f"from = {toml(name)}"
 
 
 class Proof(NamedTuple):

@@ -1,6 +1,6 @@
 """What each physical line of an extract is, by the grammar and the settings: of a record or not."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from itertools import pairwise
 from typing import NamedTuple
@@ -28,6 +28,22 @@ class Kind(IntEnum):
     HEADER = 7
 
 
+def set_aside(kinds: Mapping[Kind, int], parts: int = 0, hidden: int = 0) -> dict[str, int]:
+    """Return how many lines are no rows, by kind (`manifest.ASIDE`), without kinds of none.
+
+    `parts` are records of other types; in the place of `hidden` ones of them are blank lines.
+    """
+    lines = {
+        "header": kinds[Kind.HEADER] + kinds[Kind.REPEATED_HEADER],
+        "comment": kinds[Kind.COMMENT],
+        "blank": kinds[Kind.BLANK] - hidden,
+        "trailer": kinds[Kind.TRAILER],
+        "continued": kinds[Kind.CONTINUES] - (parts - hidden),
+        "parts": parts,
+    }
+    return {kind: number for kind, number in lines.items() if number}
+
+
 class Fault(NamedTuple):
     """A refused line: its place in the block, from 0, its reason code, and its size where that is
     wrong.
@@ -53,8 +69,8 @@ class LineKinds:
         kinds: Kinds = np.where(holds, Kind.RECORD, Kind.REFUSED).astype(np.uint8)
         if self._header:
             kinds[(lines == self._header).to_numpy()] = Kind.REPEATED_HEADER
-        if settings.comment is not None:
-            kinds[lines.str.starts_with(settings.comment).to_numpy()] = Kind.COMMENT
+        if settings.comment_form is not None:
+            kinds[lines.str.contains(settings.comment_form).to_numpy()] = Kind.COMMENT
         if settings.trailer is not None:
             kinds[lines.str.contains(settings.trailer).to_numpy()] = Kind.TRAILER
         for place, line in self._refused(lines, kinds):

@@ -10,6 +10,7 @@ is the last thing in the file, is refused, and is shorter than a record or opens
 closes.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -22,7 +23,7 @@ from flows.extracts.decode import BLOCK, Readable, as_utf8, without_escapes
 from flows.extracts.errors import EmptyExtractError, HeaderError, TrailerError, TruncatedError
 from flows.extracts.header import header_names, is_closed, is_sep_line, otherwise_closed
 from flows.extracts.joined.aside import Aside
-from flows.extracts.line_kinds import Kind, Kinds, LineKinds
+from flows.extracts.line_kinds import Kind, Kinds, LineKinds, set_aside
 from flows.extracts.parsing import Parser
 from flows.extracts.records.text import text_blocks, text_encoding
 from flows.extracts.trailer import ControlRecords, HashTotal
@@ -76,6 +77,8 @@ class Extract:
         self._encoding = text_encoding(settings)
         self._name = name
         self._proven = proven
+        self._line_ends = 0
+        self._ended = True  # the last bytes were a line end
         self._open = False  # no newline ends the lines before the data
         self._cut = ""  # why the last record seems to be cut off
         self._data = b""  # decoded, not read yet
@@ -103,8 +106,18 @@ class Extract:
 
     @property
     def lines(self) -> int:
-        """All lines so far."""
+        """All lines so far, by their ends; the kinds are counted apart from them."""
+        return self._line_ends + (not self._ended)
+
+    @property
+    def _lines_read(self) -> int:
         return self.kinds.total()
+
+    @property
+    def set_aside(self) -> dict[str, int]:
+        """The lines that are no rows, by kind, once all were read."""
+        parts = self._parts.total()
+        return set_aside(self.kinds, parts, hidden=parts)
 
     @property
     def height(self) -> int:
@@ -169,10 +182,10 @@ class Extract:
 
     def _kind_before_data(self, line: str, headings: int) -> Kind | None:
         """Return the kind of a line before the data, None for the first of the data."""
-        comment = self._settings.comment
-        if self.lines == 0 and is_sep_line(line, self._settings, self._name):
+        comment = self._settings.comment_form
+        if self._lines_read == 0 and is_sep_line(line, self._settings, self._name):
             return Kind.COMMENT
-        if comment is not None and line.startswith(comment):
+        if comment is not None and re.search(comment, line):
             return Kind.COMMENT
         if not headings:
             return None
@@ -234,7 +247,9 @@ class Extract:
     # The data
 
     def _decode(self, raw: bytes, lines_before: int = 0) -> bytes:
-        block = as_utf8(raw, self._encoding, self._name, self.lines + lines_before + 1)
+        self._line_ends += raw.count(b"\n")
+        self._ended = raw.endswith(b"\n") if raw else self._ended
+        block = as_utf8(raw, self._encoding, self._name, self._lines_read + lines_before + 1)
         if self._settings.quoting == "backslash" and b"\\" in block:
             return without_escapes(block, self._settings.delimiter)
         return block
@@ -261,7 +276,7 @@ class Extract:
         self._check_trailer(lines, kinds)
         faults = self._line_kinds.faults(lines, kinds)
         if (kinds <= Kind.REFUSED).any():
-            self._cut = self._line_kinds.cut_off(lines, kinds, faults, self.lines + 1)
+            self._cut = self._line_kinds.cut_off(lines, kinds, faults, self._lines_read + 1)
         numbers = self._number(kinds)
         is_record = kinds == Kind.RECORD
         has_record = is_record[kinds <= Kind.REFUSED]
@@ -282,7 +297,8 @@ class Extract:
 
     def _number(self, kinds: Kinds) -> pl.DataFrame:
         """Return row and line of each line that begins a row; count all lines."""
-        lines = np.flatnonzero(kinds <= Kind.REFUSED).astype(np.uint32) + np.uint32(self.lines + 1)
+        first = np.uint32(self._lines_read + 1)
+        lines = np.flatnonzero(kinds <= Kind.REFUSED).astype(np.uint32) + first
         rows = np.arange(self.height + 1, self.height + 1 + lines.size, dtype=np.uint32)
         counts = np.bincount(kinds, minlength=len(Kind)).tolist()
         self.kinds.update(dict(zip(Kind, counts, strict=True)))
@@ -299,7 +315,7 @@ class Extract:
         first = -1 if earlier else trailers[0]
         rows = np.flatnonzero(kinds <= Kind.REFUSED)
         rows_after = rows[rows > first].tolist()
-        before = self.lines + 1
+        before = self._lines_read + 1
         if rows_after:
             problem = f"data follows it on line {before + rows_after[0]}"
             raise TrailerError(name=self._name, problem=problem)
@@ -337,7 +353,7 @@ class Extract:
         if not self._settings.final_newline or self._ends_in_newline():
             return ""
         hint = "if the issuer always writes it so, set final_newline = false in [source]"
-        return f"its last line, line {self.lines}, has no newline ({hint})"
+        return f"its last line, line {self._lines_read}, has no newline ({hint})"
 
     def _ends_in_newline(self) -> bool:
         return not self._open and self._data.rstrip(b"\x1a")[-1:] in (b"", b"\n")

@@ -1,10 +1,8 @@
 """What every extract is to the route, whatever it is written in: blocks of rows, and counts."""
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import Protocol
 
-from flows.extracts.line_kinds import Kind
 from flows.extracts.reader import Block
 from schemas.manifest import JoinedRows
 
@@ -23,8 +21,8 @@ class Rows(Protocol):
         ...
 
     @property
-    def kinds(self) -> Counter[Kind]:
-        """How many lines or records are of which kind, so far."""
+    def set_aside(self) -> dict[str, int]:
+        """How many lines or records are no rows, by kind (`manifest.ASIDE`), once all were read."""
         ...
 
     @property

@@ -15,6 +15,7 @@ from schemas.reference import toml
 
 FIRST = 2000  # lines looked at in the beginning
 BLOCK = 1 << 14  # bytes; of each later block, one line is looked at
+BLANK = b' \t\r,;|"'  # all that is in a line without content, whatever the delimiter
 SHOWN = 3  # lines of which a choice shows what it makes
 _BEYOND_ASCII = re.compile(rb"[A-Za-z]*[\x80-\xff][A-Za-z\x80-\xff]*")
 CARD = re.compile("[0-9]{12}|[0-9]{4}[ -][0-9]{4}[ -][0-9]{4}")
@@ -69,7 +70,7 @@ class _Reading:
     def add(self, block: bytes) -> None:
         """Take in a block of whole lines."""
         content = block.rstrip(b"\x1a")
-        lines = [line.removesuffix(b"\r") for line in content.split(b"\n") if line.strip()]
+        lines = [line.removesuffix(b"\r") for line in content.split(b"\n") if line.strip(BLANK)]
         self.sampled += lines if self.total < FIRST else lines[:1]
         self.total += len(lines)
         self.ends_in_newline = content[-1:] in (b"", b"\n")

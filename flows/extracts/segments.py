@@ -141,7 +141,7 @@ class _Types:
         place = list(columns).index(field)
         self._span = columns[field] if isinstance(columns, dict) else (place, place)
         self._delimiter = source.delimiter
-        self._comment = source.comment
+        self._comment = source.comment_form
         self._trailer = source.trailer
 
     def of(self, lines: pl.Series) -> pl.Series:
@@ -154,7 +154,7 @@ class _Types:
             kinds = lines.str.extract(f"^(?:{cell}{re.escape(self._delimiter)}){{{first}}}({cell})")
         is_record = lines.str.contains(r"\S") & (lines != "\x1a")
         if self._comment is not None:
-            is_record &= ~lines.str.starts_with(self._comment)
+            is_record &= ~lines.str.contains(self._comment)
         if self._trailer is not None:
             is_record &= ~lines.str.contains(self._trailer)
         known = kinds.str.strip_chars(' "').fill_null("")

@@ -12,6 +12,8 @@ _OTHERS = "summe|gesamt|anzahl|somme|suma|soma|registros|fin|fim|ende"
 _TAG = re.compile(
     rf'["(*#=-]*(?:{_WORDS}|(?i:totals?|trailer|eof|{_OTHERS}))(?=[^A-Za-z-]|$)|[(*#=-]+'
 )
+# as SQL*Plus, Db2 and others end what they print: `30 rows selected.`
+_SENTENCE = re.compile(r"([0-9]+) (row|record)(?:s|\(s\))?( [a-z]+)?\.?", re.IGNORECASE)
 
 
 def guess_trailer(lines: Lines, rows: int, delimiter: str) -> Guess | None:
@@ -22,20 +24,32 @@ def guess_trailer(lines: Lines, rows: int, delimiter: str) -> Guess | None:
     """
     tag = _TAG.match(lines.last)
     if tag is None:
-        return None
+        return _guess_sentence(lines.last, rows)
     count = _count(lines.last, rows, delimiter)
     has_card = CARD.search(lines.last.replace(f"{rows:09d}", ""))
     if has_card and not _is_apart(lines, rows, tag, count):
         return None
     if count is None:
         return _guess_comment(lines, rows, tag)
-    stated = int(count[0])
+    return _guess_count(lines.last, _pattern(lines.last, tag, count, delimiter), count, rows)
+
+
+def _guess_sentence(last: str, rows: int) -> Guess | None:
+    """Guess `trailer` where the last line is what a client of a database says of its rows."""
+    sentence = _SENTENCE.fullmatch(last.strip())
+    if sentence is None:
+        return None
+    pattern = rf"^([0-9]+) {sentence[2]}(?:s|\(s\))?{_generalised(sentence[3] or '')}\.? *$"
+    return _guess_count(last, pattern, sentence, rows)
+
+
+def _guess_count(last: str, pattern: str, count: re.Match[str], rows: int) -> Guess:
+    stated = int(re.sub("[^0-9]", "", count[0]))
     question = ""
     if stated != rows:
         question = f"It says {stated:,}, with {rows:,} lines above: is it the count?"
-    pattern = toml(_pattern(lines.last, tag, count, delimiter))
     reason = "the last line; the group is the number of rows"
-    return Guess("trailer", pattern, reason, question, shown=(shape(lines.last),))
+    return Guess("trailer", toml(pattern), reason, question, shown=(shape(last),))
 
 
 def _is_apart(lines: Lines, rows: int, tag: re.Match[str], count: re.Match[str] | None) -> bool:
@@ -65,7 +79,7 @@ def _count(last: str, rows: int, delimiter: str) -> re.Match[str] | None:
 
 
 def _guess_comment(lines: Lines, rows: int, tag: re.Match[str]) -> Guess | None:
-    """Guess `comment` by the beginning of the last line; None where other lines begin like it."""
+    """Guess `comment` by the form of the last line; None where other lines begin like it."""
     beginning = tag[0] + re.sub("[A-Za-z0-9].*$", "", lines.last[tag.end() :])[:1]
     others = [line for line in lines.sampled if line != lines.last]
     if any(line.startswith(beginning) for line in others):
@@ -74,18 +88,36 @@ def _guess_comment(lines: Lines, rows: int, tag: re.Match[str]) -> Guess | None:
     if re.search("[0-9]", lines.last):
         question = f"The last line does not have the number of rows, {rows:,}: what is it?"
     reason = "the last line is not a row"
-    return Guess("comment", toml(beginning), reason, question, shown=(shape(lines.last),))
+    form = toml(form_of(lines.last, tag[0]))
+    return Guess("comment", form, reason, question, shown=(shape(lines.last),))
+
+
+def form_of(line: str, tag: str) -> str:
+    """Return the regular expression of whole lines that have a tag and go on like this one.
+
+    Their numbers and words may be others. The tag alone may be what a row begins with.
+    """
+    return f"^{_escaped(tag)}{_generalised(line.rstrip()[len(tag) :])} *$"
 
 
 def _pattern(last: str, tag: re.Match[str], count: re.Match[str], delimiter: str) -> str:
     """Return a regular expression of the trailer up to the count, its group."""
-    pattern = f"^{re.escape(tag[0])}"
-    for part in re.findall("[0-9]+|[A-Za-z]+|.", last[tag.end() : count.start()]):
-        if part.isdigit():
+    digits = "[0-9]+" if delimiter else f"[0-9]{{{len(count[0])}}}"
+    return f"^{_escaped(tag[0])}{_generalised(last[tag.end() : count.start()])}({digits})"
+
+
+def _generalised(text: str) -> str:
+    """Return the regular expression of a text with any numbers and words in the same places."""
+    pattern = ""
+    for part in re.findall("[0-9]+|[A-Za-z]+|.", text):
+        if part.isascii() and part.isdigit():
             pattern += "[0-9]+"
-        elif part.isalpha():
+        elif part.isascii() and part.isalpha():
             pattern += "[A-Za-z]+"
         else:
-            pattern += re.escape(part).replace("\\ ", " ")  # polars rejects an escaped space
-    digits = "[0-9]+" if delimiter else f"[0-9]{{{len(count[0])}}}"
-    return f"{pattern}({digits})"
+            pattern += _escaped(part)
+    return pattern
+
+
+def _escaped(text: str) -> str:
+    return re.escape(text).replace("\\ ", " ")  # polars rejects an escaped space

@@ -28,7 +28,7 @@ from flows.runs.stored_runs import StoredRuns
 from flows.runs.told import first_unconfirmed
 from flows.steps import counted
 from flows.submissions.column_changes import column_changes
-from flows.submissions.drift import departures
+from flows.submissions.drift import drift_of
 from flows.submissions.extract_states import UNSUBMITTED, ExtractState, extract_states
 from schemas.manifest import Manifest
 
@@ -244,7 +244,7 @@ def _drift_causes(
         manifest = runs.run(run).manifest
         if manifest is None or manifest.profile is None:
             continue
-        changes = departures(manifest.profile, runs.nights_before(run), limits.max_drift)
+        changes = drift_of(manifest, runs.nights_before(run), limits.max_drift)
         if not changes:
             return
         text = f"{run} departs from the extracts before it: {'; '.join(changes)}"

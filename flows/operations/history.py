@@ -93,7 +93,7 @@ def _end(run: StoredRun) -> Iterator[HistoryEvent]:
         yield HistoryEvent(end.at.isoformat(), "abandoned", end.by, {"reason": end.reason})
     elif end is not None:
         facts = {
-            **end.counts.model_dump(exclude={"lines"}, exclude_none=True),
+            **end.counts.model_dump(exclude={"lines", "set_aside"}, exclude_none=True),
             "chunks": len(end.chunks),
             "sha256": digest(read(run.store, run.keys.manifest)),
         }

@@ -12,7 +12,7 @@ import polars as pl
 from flows.reports.verdicts import ABOVE_LIMIT, BALANCED, OUT_OF_BALANCE, WAITING
 from schemas.issuer import Limits
 from schemas.ledger import FATES
-from schemas.manifest import Manifest
+from schemas.manifest import ASIDE, Counts, Manifest
 
 
 class Line(NamedTuple):
@@ -66,6 +66,7 @@ def _sent_lines(manifest: Manifest, counted_in: str) -> list[Line]:
     fates = sum(getattr(counts, fate) for fate in FATES)
     in_chunks = sum(chunk.rows for chunk in manifest.chunks)
     lines = [
+        *_read_lines(counts),
         Line(f"rows read = {' + '.join(FATES)}", counts.read, fates),
         Line("rows in chunks = submitted", in_chunks, counts.submitted),
     ]
@@ -77,6 +78,15 @@ def _sent_lines(manifest: Manifest, counted_in: str) -> list[Line]:
     if counts.trailer is None:
         return lines
     return [Line(f"{counted_in} count = rows read", counts.trailer, counts.read), *lines]
+
+
+def _read_lines(counts: Counts) -> list[Line]:
+    """Return the equation of the lines, or records, of a whole extract."""
+    if counts.set_aside is None:
+        return []
+    kinds = [kind for kind in ASIDE if kind in counts.set_aside]
+    lines = counts.read + sum(counts.set_aside.values())
+    return [Line(f"lines = {' + '.join(['rows', *kinds])}", counts.lines, lines)]
 
 
 def _answer_lines(submitted: int, chunks: pl.DataFrame, closed: int) -> list[Line]:

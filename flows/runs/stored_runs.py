@@ -30,13 +30,14 @@ HABIT = 14  # runs that show the usual pattern
 class Night(NamedTuple):
     """What later extracts are compared with.
 
-    The business date, row count, profile and column names of a whole extract.
+    The business date, row count, profile, column names and lines set aside of a whole extract.
     """
 
     day: date
     read: int
     profile: Profile | None
     header: tuple[str, ...] = ()  # where its file names the columns
+    set_aside: dict[str, int] | None = None  # its lines that are no rows, by kind
 
 
 class StoredRuns:
@@ -135,7 +136,13 @@ class StoredRuns:
         earlier = [other for other in self.ids if other.day < run.day][-HABIT:]
         manifests = (self.run(other).manifest for other in earlier)
         return [
-            Night(manifest.as_of, manifest.counts.read, manifest.profile, _header(manifest))
+            Night(
+                manifest.as_of,
+                manifest.counts.read,
+                manifest.profile,
+                _header(manifest),
+                manifest.counts.set_aside,
+            )
             for manifest in manifests
             if manifest is not None and manifest.selection is None
         ]

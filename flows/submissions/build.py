@@ -18,7 +18,7 @@ from flows.runs.store import Entry
 from flows.runs.stored_runs import StoredRuns
 from flows.steps import Step, counted
 from flows.submissions.column_changes import column_changes
-from flows.submissions.drift import departures
+from flows.submissions.drift import drift_of
 from flows.submissions.gates import Built
 from flows.submissions.ledger import LedgerWriter, sent_records
 from flows.submissions.publisher import Outcome, PartialRunError, Publisher
@@ -112,7 +112,7 @@ def build_run(
         before=[night.read for night in nights],
         test_cards=scan.route.test_cards,
         real_cards=scan.route.other_cards,
-        drift=departures(manifest.profile, nights, context.issuer.limits.max_drift),
+        drift=drift_of(manifest, nights, context.issuer.limits.max_drift),
         columns=column_changes(manifest.layout, nights) if plan.selection is None else (),
         sequence_error=scan.sequence_error,
         reasons=scan.route.reasons,

@@ -12,8 +12,9 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from flows.runs.stored_runs import Night
+from flows.submissions.row_counts import unusual_lines
 from flows.submissions.sample import KEPT
-from schemas.manifest import ColumnProfile, Profile
+from schemas.manifest import ColumnProfile, Manifest, Profile
 from schemas.portal import PAN
 
 NIGHTS = 10  # compared with
@@ -66,6 +67,14 @@ def departures(profile: Profile | None, nights: Sequence[Night], limit: float) -
             if departure.distance > known.distance:
                 furthest[measure.column] = departure
     return [departure.text for departure in furthest.values()]
+
+
+def drift_of(manifest: Manifest, nights: Sequence[Night], limit: float) -> list[str]:
+    """Return how the columns and the lines of a night depart from those of the nights before."""
+    return [
+        *departures(manifest.profile, nights, limit),
+        *unusual_lines(manifest.counts.set_aside, nights),
+    ]
 
 
 def _usual_nights(nights: Sequence[Night]) -> list[dict[tuple[str, str], _Measure]]:

@@ -1,10 +1,14 @@
-"""How few rows an extract may have, by those before it: a file that was cut off has fewer."""
+"""How few rows an extract may have, and how many lines that are none, by those before it.
 
-from collections.abc import Sequence
+A file that was cut off has fewer rows; one whose rows are taken for comments has more lines aside.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from math import ceil, sqrt
 from statistics import median
 from typing import Final
 
+from flows.runs.stored_runs import Night
 from schemas.issuer import Limits
 
 # How far below the lowest of the last runs is too far, as a share of the median, and after how
@@ -34,3 +38,18 @@ def fewest_rows(before: Sequence[int], limits: Limits, *, full_portfolio: bool) 
     else:
         margin = max(DELTA_FALL * usual, chance, usual - min(before))
     return max(0, ceil(min(before) - margin))
+
+
+def unusual_lines(set_aside: Mapping[str, int] | None, nights: Sequence[Night]) -> Iterator[str]:
+    """Yield which kinds of lines that are no rows are more than in all these nights.
+
+    They may be as many more as those nights differ. Lines of long records vary with what is typed.
+    """
+    before = [night.set_aside for night in nights if night.set_aside is not None]
+    if set_aside is None or len(before) < PORTFOLIO_NIGHTS:
+        return
+    for kind in ("header", "comment", "blank", "trailer"):
+        usual = [lines.get(kind, 0) for lines in before]
+        number = set_aside.get(kind, 0)
+        if number > 2 * max(usual) - min(usual):
+            yield f"{kind} lines: {number:,}, usually {min(usual):,} to {max(usual):,}"

@@ -143,6 +143,7 @@ class Scan:
             lines=extract.lines,
             read=extract.height,
             trailer=extract.trailer_count,
+            set_aside=extract.set_aside,
             **self._fates,
         )
 

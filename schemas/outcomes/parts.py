@@ -9,7 +9,10 @@ from typing_extensions import TypedDict
 
 
 class Counts(TypedDict):
-    """Rows of an extract by where they went; `trailer` is the count that it names itself."""
+    """Rows of an extract by where they went; `trailer` is the count that it names itself.
+
+    `set_aside`: lines that are no rows, by kind.
+    """
 
     lines: int
     read: int
@@ -18,6 +21,7 @@ class Counts(TypedDict):
     duplicate: int
     suppressed: int
     trailer: int | None
+    set_aside: dict[str, int] | None
 
 
 class CommittedRun(TypedDict):

@@ -1,5 +1,6 @@
 import gzip
 import io
+import re
 import tomllib
 from collections.abc import Callable
 from datetime import date
@@ -11,6 +12,7 @@ import pytest
 from flows.extracts.draft import first_draft
 from flows.extracts.errors import HeaderError, NotCsvError
 from flows.extracts.mapping import plan_mapping
+from flows.extracts.reader import Extract
 from flows.extracts.sample import read_lines
 from schemas import portal
 from schemas.issuer import Issuer
@@ -306,3 +308,53 @@ def test_a_month_without_a_year_is_asked_for_where_no_column_has_a_name() -> Non
     draft = first_draft(io.BytesIO("\n".join(rows).encode()), "a.csv", date(2026, 11, 20))
 
     assert {portal.YEAR, portal.MONTH} <= {doubt.key for doubt in draft.doubts}
+
+
+@pytest.mark.parametrize(
+    ("last", "trailer"),
+    [("8 rows selected.", "row"), ("  8 record(s) selected. ", "record"), ("8 rows", "row")],
+)
+def test_what_a_client_says_of_its_rows_is_a_trailer_and_a_row_never_is(
+    last: str, trailer: str
+) -> None:
+    text = "\n".join([HEADER, *EIGHT, "", last.strip(), "", ""])
+
+    pattern = tables(text)["source"]["trailer"]
+
+    assert "8" == re.search(pattern, last.strip())[1]
+    assert not re.search(pattern, f"8 {trailer}s selected,4242424242424242,1127")
+
+
+@pytest.mark.parametrize("word", ["END", "TOTAL", "T", "9999", "EOF"])
+def test_a_guessed_comment_is_the_form_of_a_line_and_takes_no_row(word: str) -> None:
+    lines = [HEADER, *EIGHT, f"{word} of file"]
+    guessed = tables("\n".join(lines) + "\n")["source"]
+    settings = SourceSettings.model_validate(guessed)
+    first = EIGHT[0].replace("C1", f"{word}1")
+
+    extract = Extract(BytesIO("\n".join([HEADER, first, *lines[1:], ""]).encode()), settings, "a")
+
+    assert 9 == sum(block.rows.height for block in extract)
+    assert {"header": 1, "comment": 1} == extract.set_aside
+
+
+def test_a_record_above_rows_without_a_header_is_set_aside_by_its_form() -> None:
+    lines = ["CUSTOMERS OF 2026-11-20", *EIGHT]
+
+    settings = SourceSettings.model_validate(tables("\n".join(lines) + "\n")["source"])
+
+    row = EIGHT[0].replace("C1", "CUSTOMER-1")
+    extract = Extract(
+        BytesIO("\n".join(["CUSTOMERS OF 2026-11-21", row, ""]).encode()), settings, "a"
+    )
+    assert (1, {"comment": 1}) == (sum(block.rows.height for block in extract), extract.set_aside)
+
+
+def test_numbers_that_a_library_wrote_as_fractions_lose_what_it_added() -> None:
+    lines = [HEADER, *(row.replace("4242,1127", "4242.0,1127.0") for row in EIGHT)]
+
+    text = guess("".join(f"{line}\n" for line in lines).encode())
+
+    assert '{ from = "Card No", strip_suffix = ".0" }' in text
+    assert '{ from = "EXP", strip_suffix = ".0", format = "MMYY" }' in text
+    assert '= "Zip Code" #' in text

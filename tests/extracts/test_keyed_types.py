@@ -221,6 +221,8 @@ def test_a_trailer_may_count_all_records(layout: str, by_key: bool) -> None:
 
     rows = open_rows(BytesIO(content + f"99{len(records):06d}\n".encode()), source, "cards.txt")
     assert (20, None) == (sum(block.rows.height for block in rows), rows.trailer_count)
+    assert {"trailer": 1, "parts": len(records) - 20} == rows.set_aside
+    assert len(records) + 1 == rows.lines
 
     wrong = open_rows(BytesIO(content + b"99000020\n"), source, "cards.txt")
     with pytest.raises(TrailerError, match=f"counts 20 records, and {len(records)} were read"):

@@ -25,6 +25,7 @@ def read(
     settings = settings or SourceSettings()
     extract = Extract(io.BytesIO(data), settings, "a.csv", block=block)
     blocks = list(extract)
+    assert extract.lines == extract.height + sum(extract.set_aside.values())
     return extract, Block(pl.concat(b.rows for b in blocks), pl.concat(b.refused for b in blocks))
 
 
@@ -91,8 +92,8 @@ def test_commas_alone_are_blank_behind_the_last_row_and_refused_before_it(size: 
     extract, block = read(damaged.lines(first, commas, second, third, commas, commas), block=size)
 
     assert [(3, "line.fields.empty")] == block.refused.select("line", "code").rows()
-    assert (3, 2) == (block.rows.height, extract.kinds[Kind.BLANK])
-    assert 7 == extract.kinds.total()
+    assert (7, 3) == (extract.lines, block.rows.height)
+    assert {"header": 1, "blank": 2} == extract.set_aside
 
 
 @pytest.mark.parametrize(

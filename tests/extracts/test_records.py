@@ -175,6 +175,7 @@ def test_header_and_trailer_records_are_told_by_their_text() -> None:
     rows = pl.concat(block.rows for block in extract)
 
     assert (3, 3, ["HDR20261120"]) == (rows.height, extract.trailer_count, extract.before)
+    assert (5, {"comment": 1, "trailer": 1}) == (extract.lines, extract.set_aside)
     assert [2, 3, 4] == rows["line"].to_list()
 
 

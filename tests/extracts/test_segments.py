@@ -59,6 +59,7 @@ def read(lines: Sequence[str], block: int = 1 << 20, **changes: Any) -> tuple[An
     source = SourceSettings.model_validate(SOURCE | changes)
     rows = open_rows(BytesIO(content(lines)), source, "cards.txt", block=block)
     blocks = list(rows)
+    assert (len(lines), rows.height) == (rows.lines, rows.lines - sum(rows.set_aside.values()))
     places = pl.concat(
         [each.rows.select("row", "line") for each in blocks]
         + [each.refused.select("row", "line") for each in blocks]

@@ -71,7 +71,9 @@ def book(rows: Sequence[Sequence[Any]], *more: str) -> bytes:
 
 def read(content: bytes, **changes: Any) -> pl.DataFrame:
     source = SourceSettings.model_validate({"format": "xlsx"} | changes)
-    blocks = list(open_rows(BytesIO(content), source, "cards.xlsx"))
+    extract = open_rows(BytesIO(content), source, "cards.xlsx")
+    blocks = list(extract)
+    assert extract.lines == extract.height + sum(extract.set_aside.values())
     assert 0 == sum(block.refused.height for block in blocks)
     return pl.concat(block.rows for block in blocks)
 

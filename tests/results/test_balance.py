@@ -88,6 +88,20 @@ def test_the_count_is_called_by_the_record_that_states_it(
     assert f"{record} count = rows read" == lines[0].name
 
 
+@pytest.mark.parametrize(("comments", "differ"), [(1, []), (0, ["lines = rows + header"])])
+def test_every_line_of_the_extract_is_in_the_balance(comments: int, differ: list[str]) -> None:
+    run = manifest()
+    kinds = {"header": 1} | ({"comment": comments} if comments else {})
+    counts = run.counts.model_copy(update={"set_aside": kinds})
+
+    lines = balance(
+        run.model_copy(update={"counts": counts}), reconcile(sent_rows(), [], TODAY).chunks, 0
+    )
+
+    assert differ == differing(lines)
+    assert 14 == next(line.left for line in lines if line.name.startswith("lines = rows + header"))
+
+
 def test_a_lost_row_does_not_balance() -> None:
     assert 3 == len(differing(balanced(submitted=9)))
 

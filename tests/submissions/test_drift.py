@@ -20,6 +20,7 @@ from flows.simulator.extract import write_sample
 from flows.submissions.drift import departures
 from flows.submissions.gates import DriftError
 from flows.submissions.rehearsal import rehearse
+from flows.submissions.row_counts import unusual_lines
 from flows.submissions.sample import SAMPLED, Sample
 from flows.submissions.submit import Request
 from schemas.manifest import Profile
@@ -175,6 +176,22 @@ def test_nights_of_two_kinds_are_both_usual() -> None:
     assert found == [[], []]
 
 
+@pytest.mark.parametrize(
+    ("usual_comments", "comments", "is_unusual"),
+    [((1, 1, 1), 2, True), ((1, 3, 2), 5, False), ((1, 3, 2), 6, True), ((1, 1), 9, False)],
+)
+def test_more_lines_set_aside_than_in_the_nights_before_are_named(
+    usual_comments: tuple[int, ...], comments: int, *, is_unusual: bool
+) -> None:
+    nights = [Night(DAY, 9, None, set_aside={"comment": lines}) for lines in usual_comments]
+
+    found = [*unusual_lines({"header": 0, "comment": comments}, nights)]
+
+    least, most = min(usual_comments), max(usual_comments)
+    sentence = f"comment lines: {comments}, usually {least} to {most}"
+    assert ([sentence] if is_unusual else []) == found
+
+
 def test_one_odd_night_hides_no_other_and_what_stays_becomes_usual() -> None:
     strange = Night(DAY, 1000, odd())
 
@@ -262,6 +279,21 @@ def test_a_night_that_departs_is_told_and_closes_with_the_next_usual_one(tmp_pat
     assert done.remarks == (f"bank/extracts/bank-20261106.csv {how}",)
     assert opened == [(f"{done.manifest.run} {how}", True)]
     assert closed[-1] == (f"{done.manifest.run} {how}", False)
+
+
+@pytest.mark.slow
+def test_a_night_whose_rows_are_taken_for_comments_is_told(tmp_path: Path) -> None:
+    bench = replace(local_bench(tmp_path), issuer=issuer(source={"comment": "CUSTOMER"}))
+    settled(bench)
+    header, row, *others = portal_csv(extract(80, 6)).splitlines(keepends=True)
+    night = b"".join([header, b"CUSTOMER-", row, *others])
+
+    done = bench.submit(bench.drop_bytes(night, "bank-20261106.csv"))
+
+    how = "departs from the extracts before it: comment lines: 1, usually 0 to 0"
+    assert (f"bank/extracts/bank-20261106.csv {how}",) == done.remarks
+    assert [(f"{done.manifest.run} {how}", True)] == told(bench)
+    assert {"header": 1, "comment": 1} == done.manifest.counts.set_aside
 
 
 @pytest.mark.slow

@@ -6,7 +6,6 @@ each of its rows goes to the shelf of the row that needs it, or is counted as on
 A block is joined when it is yielded, by the keys themselves.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Final, NamedTuple, Protocol
@@ -18,7 +17,6 @@ import polars as pl
 from flows.errors import ExtractError
 from flows.extracts.errors import MappingError
 from flows.extracts.joined.spill import Spill
-from flows.extracts.line_kinds import Kind
 from flows.extracts.reader import Block
 from flows.extracts.row_source import Rows
 from flows.runs.threads import prefetch
@@ -86,9 +84,9 @@ class JoinedRows:
         return self._first.before
 
     @property
-    def kinds(self) -> Counter[Kind]:
-        """The kinds of the extract's lines."""
-        return self._first.kinds
+    def set_aside(self) -> dict[str, int]:
+        """The lines of the extract that are no rows, by kind."""
+        return self._first.set_aside
 
     @property
     def trailer_count(self) -> int | None:

@@ -1,6 +1,5 @@
 """Record types in one file that are joined by key: each other type is read like a second file."""
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
@@ -10,7 +9,6 @@ from flows.errors import ExtractError
 from flows.extracts.decode import BLOCK
 from flows.extracts.joined.aside import LINES, Aside
 from flows.extracts.joined.rows import JoinedRows, Joining, Others
-from flows.extracts.line_kinds import Kind
 from flows.extracts.reader import Block, Extract
 from flows.extracts.records.segments import part_names
 from flows.extracts.row_source import Rows
@@ -70,9 +68,9 @@ class TypedRows:
         return self._rows.before
 
     @property
-    def kinds(self) -> Counter[Kind]:
-        """The kinds of lines or records; those of other types are BLANK or CONTINUES."""
-        return self._rows.kinds
+    def set_aside(self) -> dict[str, int]:
+        """The lines or records that are no rows, by kind."""
+        return self._rows.set_aside
 
     @property
     def trailer_count(self) -> int | None:

@@ -5,6 +5,7 @@ A record is a line here: it has the number of one. Header and trailer records ar
 field.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
@@ -17,7 +18,7 @@ from flows.extracts import grammar
 from flows.extracts.decode import BLOCK, Readable
 from flows.extracts.errors import EmptyExtractError, TrailerError, TruncatedError
 from flows.extracts.joined.aside import Aside
-from flows.extracts.line_kinds import Kind
+from flows.extracts.line_kinds import Kind, set_aside
 from flows.extracts.reader import Block
 from flows.extracts.records.fields import NO_FIELD, FieldReader, alphabet, column_name
 from flows.extracts.records.framing import Bytes, Frame
@@ -87,6 +88,11 @@ class RecordExtract:
         return self.kinds.total()
 
     @property
+    def set_aside(self) -> dict[str, int]:
+        """The records so far that are no rows, by kind."""
+        return set_aside(self.kinds, parts=self.kinds[Kind.CONTINUES])
+
+    @property
     def height(self) -> int:
         """The records so far that are rows, refused ones included."""
         return self.kinds[Kind.RECORD] + self.kinds[Kind.REFUSED]
@@ -98,10 +104,11 @@ class RecordExtract:
         self._check_whole()
 
     def _leading_comments(self, frame: Frame) -> Iterator[str]:
-        if self._settings.comment is None:
+        comment = self._settings.comment_form
+        if comment is None:
             return
         for line in self._texts(frame.matrix(self._layout.size, self._filling)):
-            if not line.startswith(self._settings.comment):
+            if not re.search(comment, line):
                 return
             yield line.rstrip()
 
@@ -195,11 +202,11 @@ class RecordExtract:
     def _kinds_of(self, records: Bytes) -> Kinds:
         settings = self._settings
         kinds: Kinds = np.full(len(records), Kind.RECORD, np.uint8)
-        if settings.comment is None and settings.trailer is None:
+        if settings.comment_form is None and settings.trailer is None:
             return kinds
         texts = pl.Series(self._texts(records), dtype=pl.String)
-        if settings.comment is not None:
-            kinds[texts.str.starts_with(settings.comment).to_numpy()] = Kind.COMMENT
+        if settings.comment_form is not None:
+            kinds[texts.str.contains(settings.comment_form).to_numpy()] = Kind.COMMENT
         if settings.trailer is not None:
             kinds[texts.str.contains(settings.trailer).to_numpy()] = Kind.TRAILER
         return kinds

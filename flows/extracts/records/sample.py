@@ -21,6 +21,7 @@ from flows.extracts.records.fields import NO_FIELD, FieldReader, alphabet
 from flows.extracts.records.framing import Frame, Framing, RecordFormatError
 from flows.extracts.records.text import record_texts
 from flows.extracts.sample import FIRST
+from flows.extracts.trailer_guess import form_of
 from schemas.code_pages import characters, looks_ebcdic
 from schemas.expressions import UNREADABLE
 from schemas.record_layout import Layout, read_layout
@@ -97,7 +98,8 @@ def _edges(records: _Records, layout: Layout, encoding: str) -> _Edges:
 def _guesses_of_edges(edges: _Edges, total: int) -> Iterator[Guess]:
     """Yield the settings that keep header and trailer records from the rows."""
     if edges.header:
-        yield Guess("comment", toml(edges.header), "a first record that is not a row")
+        form = form_of(edges.above[0], edges.header)
+        yield Guess("comment", toml(form), "a first record that is not a row")
     if not edges.trailer:
         return
     rows = total - bool(edges.header) - 1
@@ -106,7 +108,8 @@ def _guesses_of_edges(edges: _Edges, total: int) -> Iterator[Guess]:
         reason = "the last record; the group is the number of rows"
         yield Guess("trailer", toml(stated.pattern(fixed=True)), reason)
     elif not edges.header:
-        yield Guess("comment", toml(edges.trailer), "a last record that is not a row")
+        form = form_of(edges.last, edges.trailer)
+        yield Guess("comment", toml(form), "a last record that is not a row")
 
 
 def _content(stream: BinaryIO, name: str) -> bytes:
