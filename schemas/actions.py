@@ -21,6 +21,7 @@ Gate = Literal[
     "changed-extract",
     "sequence-gap",
     "drift",
+    "one-value",
     "unknown-status",
 ]
 
@@ -34,5 +35,6 @@ GATE_OF: Final[Mapping[str, Gate]] = {
     "ChangedExtractError": "changed-extract",
     "SequenceGapError": "sequence-gap",
     "DriftError": "drift",
+    "OneValueError": "one-value",
     "UnknownStatusError": "unknown-status",
 }

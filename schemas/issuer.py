@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
-from schemas import handover, settings
+from schemas import handover, portal, settings
 from schemas.arrivals import Arrivals
 from schemas.challenges import Challenge
 from schemas.eligible import Eligibility
@@ -169,6 +169,13 @@ class Limits(Settings):
     )
     drift: Literal["alert", "refuse"] = setting(
         "alert", "a column departs: raise an alert, or do not commit"
+    )
+    max_one_value: dict[PortalColumn, Annotated[float, Field(ge=0, le=1)]] = setting(
+        {},
+        "largest share of one value among the filled cells of a column; fewer than "
+        f"{portal.FEWEST_JUDGED} are not judged. Without it: {portal.CVVS_EQUAL} of the CVV or "
+        f"its hash, {portal.MOST_EQUAL} of card number, cuid, names, street, e-mail and phone, in "
+        f"a portfolio {portal.COLUMNS[portal.MONTH].most_equal} of the month; any of others",
     )
     max_error_rate: float = setting(
         0.05, "share of partner errors above which a finished run needs a look", ge=0, le=1

@@ -125,6 +125,7 @@ CASES: dict[str, Callable[[Path], Refusal]] = {
     "RowJumpError": refused.more_rows,
     "RowFallError": refused.fewer_rows,
     "DriftError": refused.other_cells,
+    "OneValueError": refused.one_phone,
     "UndecidedError": refused.undecided,
 }
 # cases that cost most, or of a kind of which others are in `make test`

@@ -9,11 +9,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import polars as pl
+
 from flows.commands.context import Context
 from flows.commands.result import Result
 from flows.errors import CardlinkError
 from flows.runs.keys import corrections, extracts
-from schemas.portal import EMAIL, NICKNAME, PAN
+from schemas.portal import EMAIL, NICKNAME, PAN, PHONE
 from tests import keys, mentions
 from tests.builders import portal_rows
 from tests.night import Bench, portal_csv
@@ -429,6 +431,13 @@ def other_cells(folder: Path) -> Refusal:
     (folder / "store" / extracts("bank") / NEXT).write_bytes(portal_csv(rows))
     setting(folder, **{"[limits]": '[limits]\ndrift = "refuse"'})
     return Refusal(submitting(NEXT))
+
+
+def one_phone(folder: Path) -> Refusal:
+    """Drop an extract in which all cardholders have one phone number."""
+    rows = usual_extract(20, 6).with_columns(pl.lit("617-555-0100").alias(PHONE))
+    bank(folder).drop_bytes(portal_csv(rows), EXTRACT)
+    return Refusal(submitting())
 
 
 def undecided(folder: Path) -> Refusal:

@@ -4,6 +4,7 @@ There is a reason beside each guess, and a question beside each doubt. Header na
 text, cells never. A guess without a question is one that header and values support together.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import date
 from io import BytesIO
@@ -165,6 +166,26 @@ def _with_doubt_of_days(guess: Guess, columns: Sequence[Column]) -> Guess:
     return guess._replace(question=question)
 
 
+def _with_doubt_of_values(guess: Guess, columns: Sequence[Column]) -> Guess:
+    """Return a guess with a question where one value stands in too many rows of its column.
+
+    Where the column has a question already, that is asked.
+    """
+    target = portal.COLUMNS.get(guess.key)
+    sources = [column for column in columns if column.mark in guess.value]
+    if target is None or target.most_equal is None or guess.question or len(sources) != 1:
+        return guess
+    values = sources[0].present
+    most = max(Counter(values).values(), default=0)
+    if len(values) < portal.FEWEST_JUDGED or most <= target.most_equal * len(values):
+        return guess
+    question = f"{most:,} of {len(values):,} rows have one value: is it real, and the right column?"
+    if guess.key in (portal.CVV, portal.CVV_HASH):
+        question += " A link may not open with another CVV than the card's"
+    others = guess.others if target.required else (*guess.others, "")
+    return guess._replace(question=question, others=others)
+
+
 class Copybook(NamedTuple):
     """A copybook: what the settings call its file, and its text."""
 
@@ -207,7 +228,8 @@ def columns_of(rows: pl.DataFrame) -> list[Column]:
 def draft_of(sample: Sample, today: date) -> Draft:
     """Return what is guessed of the columns of a sample."""
     columns = ColumnGuesses(sample, today)
-    guesses = sorted(columns.guesses(), key=lambda guess: portal.columns().index(guess.key))
+    guesses = [_with_doubt_of_values(guess, sample.columns) for guess in columns.guesses()]
+    guesses.sort(key=lambda guess: portal.columns().index(guess.key))
     all_guesses = (*sample.guesses, *guesses, *_doubts_of_status(sample.columns, guesses))
     above = tuple(sample.above)
     return Draft(all_guesses, tuple(sample.columns), columns.test, today, sample.last, above)

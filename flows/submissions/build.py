@@ -21,9 +21,12 @@ from flows.submissions.column_changes import column_changes
 from flows.submissions.drift import drift_of
 from flows.submissions.gates import Built
 from flows.submissions.ledger import LedgerWriter, sent_records
+from flows.submissions.normalise import normalise
+from flows.submissions.one_value import columns_of_one_value
 from flows.submissions.publisher import Outcome, PartialRunError, Publisher
 from flows.submissions.row_scope import RowScope
 from flows.submissions.scan import Piece, Scan
+from schemas.issuer import Issuer
 from schemas.manifest import Counts, Inputs, LedgerPart, Manifest, ManifestChunk, Plan
 
 
@@ -113,6 +116,7 @@ def build_run(
         test_cards=scan.route.test_cards,
         real_cards=scan.route.other_cards,
         drift=drift_of(manifest, nights, context.issuer.limits.max_drift),
+        one_value=_one_value(plan, scan, context.issuer),
         columns=column_changes(manifest.layout, nights) if plan.selection is None else (),
         sequence_error=scan.sequence_error,
         reasons=scan.route.reasons,
@@ -126,6 +130,14 @@ def _write(piece: Piece, ledger: LedgerWriter, publisher: Publisher) -> None:
     if piece.chunks:
         numbers = [publisher.add(chunk) for chunk in piece.chunks]
         ledger.add(sent_records(piece.chunks, numbers))
+
+
+def _one_value(plan: Plan, scan: Scan, issuer: Issuer) -> list[str]:
+    """Say of which columns of a whole extract one value stands in too many rows."""
+    if plan.selection is not None:
+        return []
+    rows = normalise(scan.route.sample.rows, issuer.rules)
+    return list(columns_of_one_value(rows, scan.layout, issuer))
 
 
 def _manifest(

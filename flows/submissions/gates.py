@@ -116,6 +116,18 @@ class DriftError(GateError):
     )
 
 
+class OneValueError(GateError):
+    """One value stands in too many rows of a column in which nearly all should differ."""
+
+    message = "{extract}: {columns}. Nothing was committed."
+    next_step = Sentence(
+        "Links ask for what the extract says. Read in {check} what the column is made of, and ask "
+        "the issuer for the real values; where they are real, submit with {open}. "
+        "To decide for every extract: limits.max_one_value.",
+        open=opening("one-value"),
+    )
+
+
 class UnknownStatusError(GateError):
     """Rows have a status that the settings do not name."""
 
@@ -147,6 +159,7 @@ class Built(NamedTuple):
     test_cards: int
     real_cards: int
     drift: Sequence[str] = ()  # how columns depart from those before
+    one_value: Sequence[str] = ()  # columns where one value stands in too many rows
     columns: Sequence[str] = ()  # which came or went since the last extract
     sequence_error: CardlinkError | None = None  # where its sequence number is the wrong one
     reasons: Sequence[ReasonRows] = ()  # of its rows
@@ -161,7 +174,8 @@ class Built(NamedTuple):
             f"{extract} departs from the extracts before it: {change}" for change in self.drift
         )
         columns = (f"{extract} has {change}" for change in self.columns)
-        return (*columns, *drifts)
+        same = (f"{extract}: {column}; it is sent as it is" for column in self.one_value)
+        return (*columns, *drifts, *same)
 
 
 def refusals(
@@ -314,6 +328,16 @@ def _drift(case: _Case) -> CardlinkError | None:
     return DriftError(extract=case.extract, how="; ".join(drift))
 
 
+def _one_value(case: _Case) -> CardlinkError | None:
+    if not case.built.one_value or "one-value" in case.opened:
+        return None
+    return OneValueError(
+        extract=case.extract,
+        columns="; ".join(case.built.one_value),
+        check=check_step(case.extract),
+    )
+
+
 _GATES = (
     _sequence,
     _trailer,
@@ -325,4 +349,5 @@ _GATES = (
     _row_jump,
     _row_fall,
     _drift,
+    _one_value,
 )

@@ -51,12 +51,17 @@ class Sample:
         """Add a block: row, line, and the columns."""
         self._kept = [self._thinned(pl.concat([*self._kept, self._thinned(rows)]))]
 
+    @property
+    def rows(self) -> pl.DataFrame:
+        """The rows that are kept: row, line, and the columns."""
+        return pl.concat(self._kept)
+
     def look(self, column: str) -> tuple[float, list[str]]:
         """Return which share of the cells has content, and its three most frequent shapes.
 
         A is a letter, 9 a digit.
         """
-        cells = pl.concat(self._kept).select(shape=shape(present(pl.col(column)))).to_series()
+        cells = self.rows.select(shape=shape(present(pl.col(column)))).to_series()
         if cells.is_empty():
             return 0.0, []
         filled = cells.drop_nulls()
@@ -70,7 +75,7 @@ class Sample:
 
     def profile(self) -> Profile:
         """Return the profile of the rows."""
-        rows = pl.concat(self._kept).drop("row", "line")
+        rows = self.rows.drop("row", "line")
         cell = pl.col("cell")
         filled_cells = rows.unpivot(variable_name="column", value_name="cell").drop_nulls()
         cells = filled_cells.group_by("column", "cell").agg(n=pl.len().cast(pl.Int64))

@@ -46,8 +46,9 @@ COLUMNS: dict[str, Any] = {
 
 
 def customer(number: int) -> tuple[Any, ...]:
-    name = (f"C-{number:04d}", card_number(number), date(2036, 1 + number % 12, 28), "Ann", "Smith")
-    return (*name, f"{number} Elm Street", "Boston", "MA", "02108")
+    card = (card_number(number), date(2036, 1 + number % 12, 28))
+    name = (("Ann", "Bea", "Cleo")[number % 3], ("Smith", "Jones", "Li")[number // 3 % 3])
+    return (f"C-{number:04d}", *card, *name, f"{number} Elm Street", "Boston", "MA", "02108")
 
 
 def book(rows: Sequence[Sequence[Any]], *more: str) -> bytes:

@@ -36,13 +36,15 @@ COLUMNS: dict[str, Any] = {
     "service_card.address.is_primary": {"constant": "TRUE"},
 }
 Cells = tuple[str, ...]
+FIRST = ("Ann", "Bea", "Cleo", "Dan")
 
 
 def cards(count: int) -> list[Cells]:
-    return [
-        (f"C{n:05d}", card_number(n), "1236", "123", "Ann", f"Smith {'abc'[n % 3]}", "x")
-        for n in range(count)
-    ]
+    def card(n: int) -> Cells:
+        secrets = (card_number(n), f"{n % 12 + 1:02}36", f"{n % 89:03}")
+        return (f"C{n:05d}", *secrets, FIRST[n % 4], f"Smith {'abc'[n % 3]}", "x")
+
+    return [card(n) for n in range(count)]
 
 
 def places(count: int, chance: random.Random) -> list[Cells]:

@@ -39,6 +39,7 @@ def gated(name: str, **facts: Any) -> Built:
         "row-jump": {"before": (10, 20, 30)},
         "unknown-status": {"unknown": {("status", "Z"): 2, ("code", "Y"): 1}},
         "drift": {"drift": ("rows without a city", "fewer codes")},
+        "one-value": {"one_value": ("one name", "one street")},
     }
     return night(**nights[name], **facts)
 
@@ -62,6 +63,7 @@ def night(read: int = 100, rejected: int = 0, before: tuple[int, ...] = (), **fa
         facts.get("test_cards", 0),
         facts.get("real_cards", read),
         drift=facts.get("drift", ()),
+        one_value=facts.get("one_value", ()),
         unknown_values=unknown,
     )
 

@@ -1,0 +1,46 @@
+"""Columns where one value stands in too many rows, though nearly all should differ.
+
+A CVV of all `000` keeps every rule, and no link that asks for it can be opened. Which share one
+value may have says `[limits] max_one_value`, else `Column.most_equal`. Fewer cells than
+FEWEST_JUDGED are not judged: so few people may be one family or firm, and chance alone gives a few
+cells a large share. Months of expiry are judged in a portfolio alone: the new cards of one night
+end together. A text that the settings give to every row is meant. Only the share of a value is
+told, never the value.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import polars as pl
+
+from schemas import portal
+from schemas.issuer import Issuer
+from schemas.manifest import Layout
+
+
+def columns_of_one_value(rows: pl.DataFrame, layout: Layout, issuer: Issuer) -> Iterator[str]:
+    """Yield a sentence per column where one value stands in more rows than the limit allows.
+
+    `rows`: of the extract, normalised; a cell that stands for nothing is none.
+    """
+    for name in rows.columns:
+        limit = _limit(name, layout, issuer)
+        cells = rows[name].drop_nulls().to_list()
+        if limit is None or len(cells) < portal.FEWEST_JUDGED:
+            continue
+        [(_, most)] = Counter(cells).most_common(1)
+        if most > limit * len(cells):
+            yield f"{name} has one value in {most:,} of {len(cells):,} cells, limit {limit:.0%}"
+
+
+def _limit(name: str, layout: Layout, issuer: Issuer) -> float | None:
+    """Return the largest share of one value in a column, None where any may be."""
+    source = layout.columns.get(name)
+    if source is not None and not source.names:
+        return None
+    if name in issuer.limits.max_one_value:
+        return issuer.limits.max_one_value[name]
+    if name == portal.MONTH and not issuer.full_portfolio:
+        return None
+    column = portal.COLUMNS.get(name)
+    return column.most_equal if column is not None else None
