@@ -77,7 +77,8 @@ FINDERS: dict[str, Callable[[str], bool]] = {
 
 
 def unmarked(kept: str) -> str:
-    return re.sub(r"\[[0-9]+ [A-Za-z0-9]+\]", "", kept)
+    """Return what was kept without its marks, the last of which may be cut."""
+    return re.sub(r"\[[0-9]+ [A-Za-z0-9]+\]|\[[^\]]*…$", "", kept)
 
 
 @pytest.mark.parametrize("place", FINDERS)
