@@ -15,24 +15,27 @@ from contextlib import suppress
 from datetime import date
 from typing import NamedTuple
 
+import polars as pl
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from flows import __version__
-from flows.analysis.exported_book import book_basis, book_key, write_book
-from flows.analysis.exported_rows import row_files, write_rows
+from flows.analysis.exported_rows import as_parquet, row_files, write_rows
 from flows.analysis.exported_runs import exported_run, run_key, write_run
-from flows.book.head import Head, generation, read_head
+from flows.book.book import Book, read_book
+from flows.book.head import Head, generation, head_key, read_head
+from flows.book.kept_stages import stages_key
 from flows.errors import CardlinkError
 from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
+from flows.runs.frames import shaped
 from flows.runs.identity import canonical, digest
-from flows.runs.keys import analysis, keys_of
+from flows.runs.keys import analysis, given_up, hive, kept_links, keys_of
 from flows.runs.store import Store, read_if_stored
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently
 from flows.tracing import stage
-from schemas.analysis import EXPORT
+from schemas.analysis import EXPORT, ExportedBook
 
 LOG = logging.getLogger("cardlink")
 CODE = f"{EXPORT}, cardlink {__version__}"
@@ -234,3 +237,38 @@ def _write_exported(store: Store, issuer: str, exported: _Exported) -> None:
 
 def _exported_key(issuer: str) -> str:
     return f"{analysis(issuer)}exported.json"
+
+
+def write_book(store: Store, issuer: str, today: date) -> int:
+    """Write where each card stands today; return how many there are."""
+    cards = exported_book(read_book(store, issuer), today)
+    store.replace(book_key(issuer, today), [as_parquet(cards)])
+    return cards.height
+
+
+def book_key(issuer: str, day: date) -> str:
+    """Return the key of the book of a day."""
+    return f"{hive(issuer, 'book', day)}book.parquet"
+
+
+def exported_book(book: Book, today: date) -> pl.DataFrame:
+    """Return where each issue of each card stands on a day, in the order of their first rows."""
+    cards = book.cards(today)
+    first = book.folded.attempt("first", "run", "row")
+    named = cards.with_columns(
+        card_run=first["run"], card_row=first["row"], is_current="current", first_seen="first"
+    )
+    return shaped(named, ExportedBook.dtypes()).sort("card_run", "card_row", maintain_order=True)
+
+
+def book_basis(store: Store, issuer: str) -> str:
+    """Return a digest of what the book is read from; it differs where the book may differ."""
+    kept = [
+        read_if_stored(store, head_key(issuer, generation(store, issuer))),
+        read_if_stored(store, stages_key(issuer)),
+    ]
+    decisions = [
+        sum(1 for _ in store.keys(prefix)) for prefix in (given_up(issuer), kept_links(issuer))
+    ]
+    content = b"\n".join(digest(each or b"").encode() for each in kept)
+    return digest(content + str(decisions).encode())

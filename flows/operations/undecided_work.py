@@ -6,17 +6,19 @@ has the rest.
 """
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from flows.book.known_plans import KnownPlan
+from flows.operations.retention import objects_by_part
 from flows.operations.stored_requests import StoredRequest, stopped, unexpired_requests
-from flows.operations.unfinished_purge import unfinished_purge
 from flows.reports import work_kinds as kinds
 from flows.reports.survey import Beside
 from flows.reports.work import Work
 from flows.resend.ending_links import ending_links
 from flows.resend.renewal import judged_ending
 from flows.runs.context import IssuerContext
-from flows.runs.keys import extracts
+from flows.runs.keys import RunId, RunKeys, extracts, purged
 from flows.runs.stored_run import StoredRun
 from flows.steps import YOUR_NAME
 from flows.submissions.begun import BegunRun, open_begun_runs
@@ -139,3 +141,40 @@ def _purge(context: IssuerContext) -> Iterator[Work]:
             since=unfinished.since,
             run=unfinished.run,
         )
+
+
+TICK = timedelta(seconds=1)  # by which a store tells moments apart
+
+
+class UnfinishedPurge(NamedTuple):
+    """A run of which a purge left objects that it had recorded as deleted, and since when."""
+
+    run: str
+    since: datetime
+
+
+def unfinished_purge(context: IssuerContext) -> UnfinishedPurge | None:
+    """Return the purge that is under way or was stopped, None where nothing of one is left.
+
+    Links of no run are not looked for: what is left of them is due again, under a new record.
+    """
+    prefix = purged(context.issuer.issuer)
+    records = list(context.adapters.store.keys(prefix))
+    if not records:
+        return None
+    newest = max(record.modified for record in records)
+    for record in records:
+        if record.modified >= newest - TICK:
+            run, _, name = record.key.removeprefix(prefix).partition("/")
+            if _has_objects(context, run, name.removesuffix(".json")):
+                return UnfinishedPurge(run, record.modified)
+    return None
+
+
+def _has_objects(context: IssuerContext, run: str, part: str) -> bool:
+    """Return whether a part of a run has objects; nothing else has any."""
+    run_id = RunId.parse(run)
+    if run_id is None:
+        return False
+    keys = RunKeys(run_id)
+    return bool(objects_by_part(keys, list(context.adapters.store.keys(keys.base)))[part])

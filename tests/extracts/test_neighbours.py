@@ -24,7 +24,7 @@ from flows.extracts import (
 from flows.extracts.errors import EncodingError, HeaderError, NotCsvError
 from flows.extracts.joined.pair import _together
 from flows.extracts.origins import MOST_TEXTS, Origin, _with_steps
-from flows.extracts.records.around import around
+from flows.extracts.records.sample import around
 from flows.extracts.trailer import HashTotal
 from flows.runs.store import Entry
 from schemas.manifest import SourceColumn

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from flows.operations.metrics import COUNTERS, TEXT, metric_families, write_metrics
 from flows.operations.purge import purge
-from flows.pages.metrics import merged
+from flows.pages.site import merged
 from flows.runs.outbox import move
 from tests.night import BANK, Bench, local_bench
 from tests.operations.retention import YEAR, answered, cleaner, later

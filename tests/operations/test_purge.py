@@ -29,7 +29,7 @@ from flows.operations.purge import (
     purge,
 )
 from flows.operations.remediation import abandon
-from flows.operations.unfinished_purge import unfinished_purge
+from flows.operations.undecided_work import unfinished_purge
 from flows.reports.across import reconcile_runs
 from flows.reports.cardholder_trace import trace
 from flows.reports.rebuild import rebuild

@@ -32,7 +32,7 @@ from flows.operations.delivery import deliver
 from flows.operations.erasure import OfRows, erase
 from flows.operations.metrics import write_metrics
 from flows.operations.purge import purge
-from flows.pages import metrics, site
+from flows.pages import site
 from flows.partner_api.follow_links import follow_links
 from flows.reports.across import reconcile_runs
 from flows.reports.programme_report import programme_of, read_issuer, write_programme
@@ -364,9 +364,9 @@ def test_the_page_server_shows_pages_by_a_role_that_reads_nothing_else(
     monkeypatch.setattr(site, "open_store", lambda *_: reader)
     monkeypatch.setattr(site, "issuers", lambda _: [BANK])
     monkeypatch.setattr(site, "load_issuer", lambda *_: whole.bench.issuer)
-    monkeypatch.setattr(metrics, "open_store", lambda *_: reader)
-    monkeypatch.setattr(metrics, "issuers", lambda _: [BANK])
-    monkeypatch.setattr(metrics, "load_issuer", lambda *_: whole.bench.issuer)
+    monkeypatch.setattr(site, "open_store", lambda *_: reader)
+    monkeypatch.setattr(site, "issuers", lambda _: [BANK])
+    monkeypatch.setattr(site, "load_issuer", lambda *_: whole.bench.issuer)
     keys = keys_of(whole.run)
     place.used()
 

@@ -7,21 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
+from functools import partial
 from typing import Any
 
-from fastapi import Depends, FastAPI, Request
+from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
+from flows.simulator.chance import chance
 from flows.simulator.service import wire
 from flows.simulator.service.books import Client, ServiceState
 from flows.simulator.service.desk import ServiceHandle, refusals
 from flows.simulator.service.job_routes import broadcast_routes, job_routes, message_routes
 from flows.simulator.service.link_routes import link_routes, page_routes
-from flows.simulator.service.people_routes import people_routes
+from flows.simulator.service.people_at_links import Shares, let_cardholders_act
 from flows.simulator.service.portal_routes import portal_routes
-from flows.simulator.service.refusals import DisturbedError, RefusedRequestError
+from flows.simulator.service.recount import totals
+from flows.simulator.service.refusals import DisturbedError, RefusedRequestError, refused
+from flows.simulator.service.sites import SITES
 from flows.simulator.validation import Fault
 from schemas.partner_api.service import ServiceSettings
 
@@ -109,3 +113,31 @@ def _body(status: int, faults: Iterable[Fault]) -> JSONResponse:
         for fault in faults
     ]
     return JSONResponse({"_errors": body}, status)
+
+
+def people_routes(handle: ServiceHandle) -> APIRouter:
+    """Return the route that lets cardholders act."""
+    routes = APIRouter()
+    books = handle.books
+
+    @routes.post("/__people", responses=refusals())
+    async def act(evening: wire.Evening) -> dict[str, Any]:
+        """Let the cardholder of every link that nobody opened yet act; return the recount.
+
+        The clock is taken ahead until their jobs have ended, unless they are to be left running.
+        """
+        sites = evening.merchant_sites or list(SITES)
+        if not set(sites) <= SITES.keys():
+            raise refused(422, "placement", "unknown", "is no merchant site here", "merchant_sites")
+        shares = Shares(**{name: getattr(evening, name) for name in Shares._fields})
+        let_cardholders_act(
+            books,
+            partial(chance, evening.seed),
+            shares=shares,
+            sites=sites,
+            until_ended=evening.until_ended,
+        )
+        handle.keep_moment()
+        return totals(books)
+
+    return routes
