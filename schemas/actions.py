@@ -22,8 +22,13 @@ Gate = Literal[
     "sequence-gap",
     "drift",
     "one-value",
+    "leavers",
+    "newcomers",
     "unknown-status",
 ]
+
+# A gate that an operator may open for a delivery.
+DeliveryGate = Literal["withdrawals"]
 
 # the gate that refused a run, by the error that its refusal is recorded with
 GATE_OF: Final[Mapping[str, Gate]] = {
@@ -36,5 +41,7 @@ GATE_OF: Final[Mapping[str, Gate]] = {
     "SequenceGapError": "sequence-gap",
     "DriftError": "drift",
     "OneValueError": "one-value",
+    "LeaversError": "leavers",
+    "NewcomersError": "newcomers",
     "UnknownStatusError": "unknown-status",
 }

@@ -1,5 +1,6 @@
 """The issuer's TOML: its extracts, how they are written, how their columns map, and the limits."""
 
+from math import sqrt
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
@@ -136,6 +137,9 @@ class Resend(Settings):
     )
 
 
+CHANCE = "and what chance adds to few, three times the square root of what that share is"
+
+
 class Limits(Settings):
     """Gates that a run must pass before its commit, and the error rate above which a finished run
     needs a look.
@@ -177,12 +181,40 @@ class Limits(Settings):
         f"its hash, {portal.MOST_EQUAL} of card number, cuid, names, street, e-mail and phone, in "
         f"a portfolio {portal.COLUMNS[portal.MONTH].most_equal} of the month; any of others",
     )
+    max_leavers: float = setting(
+        0.1,
+        "largest share of the known cards that an extract may leave out of a portfolio or mark as "
+        f"deleted; {CHANCE}",
+        ge=0,
+        le=1,
+    )
+    max_newcomers: float = setting(
+        0.5,
+        "largest share of the cards of a portfolio that may come for the first time, but for the "
+        f"first extract; {CHANCE}",
+        ge=0,
+        le=1,
+    )
+    max_withdrawn: float = setting(
+        0.1,
+        "largest share of the links of a receiver that a delivery withdraws without a decision, "
+        "because their cards left, or the partner's answers no longer say them; links that ended "
+        f"or are replaced, forgotten or given up do not count; {CHANCE}",
+        ge=0,
+        le=1,
+    )
     max_error_rate: float = setting(
         0.05, "share of partner errors above which a finished run needs a look", ge=0, le=1
     )
     lost_after_days: int = setting(
         7, "days after its upload from which a chunk without any result can be given up", ge=0
     )
+
+
+def most_of(share: float, number: int) -> float:
+    """Return how many of a number a share allows, with what chance adds: three deviations."""
+    usual = share * number
+    return usual + 3 * sqrt(usual)
 
 
 class Issuer(Settings):

@@ -281,6 +281,7 @@ class Delivery(Document):
     withdrawn: int
     living: int  # links that the receiving side has after it
     sealed_to: str | None = None
+    opened: str = ""  # why it withdraws more than max_withdrawn, "" where nobody decided that
 
     @property
     def names(self) -> list[str]:

@@ -126,6 +126,8 @@ CASES: dict[str, Callable[[Path], Refusal]] = {
     "RowFallError": refused.fewer_rows,
     "DriftError": refused.other_cells,
     "OneValueError": refused.one_phone,
+    "LeaversError": refused.other_portfolio,
+    "NewcomersError": refused.grown_portfolio,
     "UndecidedError": refused.undecided,
 }
 # cases that cost most, or of a kind of which others are in `make test`
@@ -169,6 +171,8 @@ SLOW = {
     "RowJumpError",
     "RowFallError",
     "DriftError",
+    "LeaversError",
+    "NewcomersError",
     "OneWayError",
     "SourceGoneError",
     "CorrectionsNotFoundError",

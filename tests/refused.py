@@ -433,6 +433,26 @@ def other_cells(folder: Path) -> Refusal:
     return Refusal(submitting(NEXT))
 
 
+def other_portfolio(folder: Path) -> Refusal:
+    """Drop a portfolio of the rows of others."""
+    bench = bank(folder)
+    setting(folder, **{"test = true": "test = true\nfull_portfolio = true"})
+    bench.drop(12, EXTRACT)
+    facts_of(folder, "submit", issuer="bank")
+    bench.drop(12, NEXT, seed=3)
+    return Refusal(submitting(NEXT, more="--open newcomers"))
+
+
+def grown_portfolio(folder: Path) -> Refusal:
+    """Drop a portfolio of six times as many rows."""
+    bench = bank(folder)
+    setting(folder, **{"test = true": "test = true\nfull_portfolio = true"})
+    bench.drop(12, EXTRACT)
+    facts_of(folder, "submit", issuer="bank")
+    bench.drop(72, NEXT)
+    return Refusal(submitting(NEXT))
+
+
 def one_phone(folder: Path) -> Refusal:
     """Drop an extract in which all cardholders have one phone number."""
     rows = usual_extract(20, 6).with_columns(pl.lit("617-555-0100").alias(PHONE))

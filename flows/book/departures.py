@@ -17,7 +17,7 @@ registration.
 * Nobody leaves whose cuid we generated: their rows cannot be recognised in another extract.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from itertools import chain, islice
 from typing import NamedTuple
@@ -28,6 +28,7 @@ from pydantic import BaseModel, ConfigDict
 from flows.runs.cards import CARD_WITHOUT_TWIN, is_among, is_among_many
 from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
+from schemas.manifest import Manifest, Plan
 from schemas.reasons import DELETED, EXCLUDED, UNREADABLE_DELETION
 
 # `closed`: an extract since then marks it as deleted; `excluded`: since when `[status]` leaves it
@@ -84,10 +85,14 @@ def whole_extract(run: StoredRun, turn: int) -> WholeExtract | None:
 
     Whether it is a full portfolio is what the run recorded, not what the settings say today.
     """
-    manifest = run.manifest
-    if manifest is None or manifest.selection is not None or run.plan is None:
+    if run.manifest is None or run.manifest.selection is not None or run.plan is None:
         return None
-    full = "portfolio" in run.plan.settings
+    return extract_of(run.manifest, run.plan, turn)
+
+
+def extract_of(manifest: Manifest, plan: Plan, turn: int) -> WholeExtract:
+    """Return what a manifest and its plan say of an extract."""
+    full = "portfolio" in plan.settings
     closes = not manifest.reasons.keys().isdisjoint((DELETED, UNREADABLE_DELETION))
     excludes = not full and EXCLUDED in manifest.reasons
     return WholeExtract(day=manifest.as_of, turn=turn, full=full, closes=closes, excludes=excludes)
@@ -126,6 +131,34 @@ def departures(
     departed.append(_with_earlier(undecided, before).select(*DEPARTED))
     is_told = pl.any_horizontal(pl.col("since", "excluded").is_not_null())
     return pl.concat(departed).filter(is_told).sort(CARD_WITHOUT_TWIN)
+
+
+class Movement(NamedTuple):
+    """Who would leave and come by an extract, of the `known` cards that had not left before it.
+
+    `left` and `new` have CARD_WITHOUT_TWIN.
+    """
+
+    known: int
+    left: pl.DataFrame
+    new: pl.DataFrame
+
+
+def movement(attempts: pl.DataFrame, extract: Naming, before: pl.DataFrame) -> Movement:
+    """Return who leaves by the newest extract, and of a portfolio who comes.
+
+    `attempts` has FOLLOWED, `before` who had left by earlier extracts (DEPARTED).
+    """
+    gone = before.drop_nulls("since")
+    known = _known_cards(attempts)
+    known = known.filter(~is_among(known, gone, CARD_WITHOUT_TWIN))
+    now = departures(attempts, [extract], before).drop_nulls("since")
+    left = now.filter(~is_among(now, gone, CARD_WITHOUT_TWIN)).select(CARD_WITHOUT_TWIN)
+    new = NO_CARDS
+    if extract.extract.full:
+        named = extract.named.drop_nulls().unique(maintain_order=True)
+        new = named.filter(~is_among_many(named, attempts, CARD_WITHOUT_TWIN))
+    return Movement(known.height, left, new)
 
 
 def _with_earlier(undecided: pl.DataFrame, before: pl.DataFrame) -> pl.DataFrame:
@@ -221,9 +254,16 @@ def later_namings(store: Store, extracts: Mapping[str, WholeExtract]) -> Iterato
 
 
 def _naming(store: Store, run: str, extract: WholeExtract) -> Naming:
+    return naming_of(extract, StoredRun.by_id(store, run).ledger)
+
+
+def naming_of(
+    extract: WholeExtract, ledger: Callable[[list[str]], Iterable[pl.DataFrame]]
+) -> Naming:
+    """Return what an extract names; `ledger` reads columns of that of its run."""
     is_marking = extract.closes or extract.excludes
     columns = ["cuid", "last_4", "reasons"] if is_marking else ["cuid", "last_4"]
-    records = pl.concat(StoredRun.by_id(store, run).ledger(columns))
+    records = pl.concat(ledger(columns))
     cards = records.select(pl.col("cuid").alias("holder"), "last_4")
     if not is_marking:
         return Naming(extract, cards)

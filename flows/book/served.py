@@ -16,10 +16,15 @@ STOPPED = [LEFT.name, GIVEN_UP.name]  # states in which a card needs no link
 
 
 class ToDeliver(NamedTuple):
-    """How many links no delivery has, and how many delivered ones are to be withdrawn."""
+    """How many links no delivery has, and how many delivered ones are to be withdrawn.
+
+    `left`: those of them whose cards left, of so many `delivered`.
+    """
 
     new: int = 0
     ended: int = 0
+    left: int = 0
+    delivered: int = 0
 
 
 def served_cards(cards: pl.DataFrame, today: date) -> pl.DataFrame:
@@ -41,4 +46,7 @@ def to_deliver(cards: pl.DataFrame, delivered: pl.DataFrame, today: date) -> ToD
     stopped = cards.filter(pl.col("standing").cast(pl.String).is_in(STOPPED))
     gone = stopped.join(served, on=LOOK[:2], how="anti")
     ended = delivered.join(gone, on=LOOK[:2], how="semi")
-    return ToDeliver(served.filter(standing=HAS_LINK.name).height, ended.height)
+    left = delivered.join(gone.filter(standing=LEFT.name), on=LOOK[:2], how="semi")
+    theirs = delivered.join(cards, on=LOOK[:2], how="semi")
+    new = served.filter(standing=HAS_LINK.name)
+    return ToDeliver(new.height, ended.height, left.height, theirs.height)

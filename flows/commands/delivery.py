@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from flows.commands import on_first_use
@@ -12,8 +12,9 @@ from flows.commands.form import Form
 from flows.commands.parameters import DryRun, Field, Issuer, Number, Reason
 from flows.commands.result import Part, Place, Result, worst
 from flows.errors import CardlinkError
-from flows.steps import RECEIPT, Sentence, Step
+from flows.steps import RECEIPT, WHY, Sentence, Step, Values
 from flows.wiring import wire
+from schemas.actions import DeliveryGate
 
 with on_first_use():
     from flows.operations import delivered_so_far, delivery, delivery_handover, receivers
@@ -30,17 +31,19 @@ DELIVER = Form(
     actor="optional",
 )
 NOTHING_NEW = "nothing new since the last confirmed delivery"
+WITHDRAWALS_WAIT = 3  # the exit code where withdrawals wait for a decision
 NOT_HANDED_OVER = 4  # the exit code where a receiver has not got its delivery yet
 Receiver = Annotated[str, Field(pattern=r"[a-z][a-z0-9-]{0,40}")]
 
 
-@entry("deliver", form=DELIVER, second={"deliver": ""})
+@entry("deliver", form=DELIVER, second={"deliver": "", "gates": "opened"})
 def deliver(
     context: Context,
     issuer: Issuer,
     receiver: Receiver = "",
     *,
     confirm: Number | None = None,
+    opened: Annotated[Sequence[DeliveryGate], Field("--open")] = (),
     reason: Reason = "",
     dry_run: DryRun = False,
 ) -> Result:
@@ -53,6 +56,8 @@ def deliver(
             whose deliveries have no name.
         confirm: Record that the receiving side has this delivery; then give the reason, such as its
             receipt.
+        opened: A gate that this delivery may pass, with a reason; `withdrawals`: it withdraws more
+            links than `[limits] max_withdrawn`.
 
     Example:
         cardlink deliver first-bank
@@ -60,13 +65,18 @@ def deliver(
     issuer_context = wire(context.folder, issuer, dry_run=dry_run)
     if confirm is not None:
         return _confirm(issuer_context, receiver, confirm, reason, dry_run)
+    why_opened = ""
+    if opened:
+        why_opened = issuer_context.adapters.signed(reason)["reason"]
     named = receivers.receivers_of(issuer_context, receiver)
     outcomes = list(
-        delivery_handover.deliver_to(issuer_context, named, at_once=True, hands_over=not dry_run)
+        delivery_handover.deliver_to(
+            issuer_context, named, at_once=True, hands_over=not dry_run, opened=why_opened
+        )
     )
     if len(outcomes) == 1 and outcomes[0].error is not None:
         raise outcomes[0].error
-    return _delivered(issuer_context, outcomes, dry_run)
+    return _delivered(issuer_context, outcomes, dry_run, {"open": opened, "reason": reason})
 
 
 def with_deliveries(context: contexts.IssuerContext, result: Result) -> Result:
@@ -80,7 +90,9 @@ def with_deliveries(context: contexts.IssuerContext, result: Result) -> Result:
         failed = Sentence("links were not delivered: {error}", error=error.text)
         facts = {**result.facts, "not_delivered": str(error.text)}
         return result._replace(facts=facts, shown=[*result.shown, failed])
-    news = [each for each in outcomes if each.problem or each.delivered.fresh]
+    news = [
+        each for each in outcomes if each.problem or each.delivered.fresh or each.delivered.waiting
+    ]
     if not news:
         return result
     shown: list[Part] = [*result.shown]
@@ -115,9 +127,15 @@ def _confirm(
 
 
 def _delivered(
-    context: contexts.IssuerContext, outcomes: Sequence[delivery_handover.Outcome], dry_run: bool
+    context: contexts.IssuerContext,
+    outcomes: Sequence[delivery_handover.Outcome],
+    dry_run: bool,
+    options: Mapping[str, Values],
 ) -> Result:
-    """Show what was delivered to each receiver; the facts of a single one stand alone."""
+    """Show what was delivered to each receiver; the facts of a single one stand alone.
+
+    `options`: those of the command, which a dry run shows again.
+    """
     shown: list[Part] = []
     for outcome in outcomes:
         shown += _lines(context, outcome, dry_run=dry_run)
@@ -128,14 +146,16 @@ def _delivered(
     if dry_run and any(each.delivered.fresh or each.delivered.finished for each in outcomes):
         # there is nothing to confirm yet
         argument = "" if len(outcomes) > 1 else _argument(context, outcomes[0].receiver)
-        next_step = Step("deliver", context.issuer.issuer, argument)
+        next_step = Step("deliver", context.issuer.issuer, argument, **options)
     return Result(facts, shown, next_step, worst(map(_exit_code, outcomes)))
 
 
 def _exit_code(outcome: delivery_handover.Outcome) -> int:
     if outcome.error is not None:
         return outcome.error.exit_code
-    return NOT_HANDED_OVER if outcome.problem else 0
+    if outcome.problem:
+        return NOT_HANDED_OVER
+    return WITHDRAWALS_WAIT if outcome.delivered.waiting else 0
 
 
 def _next_step(
@@ -145,12 +165,20 @@ def _next_step(
     issuer = context.issuer.issuer
     for outcome in outcomes:
         done = outcome.delivered
+        if done.waiting:
+            return _withdrawing(context, outcome)
         is_open = done.record is not None and not outcome.problem
         id_ = delivered.DeliveryId(outcome.receiver, done.number)
         if is_open and not delivered.is_confirmed(context.adapters.store, issuer, id_):
             named = _argument(context, outcome.receiver)
             return Step("deliver", issuer, named, confirm=done.number, reason=RECEIPT)
     return None
+
+
+def _withdrawing(context: contexts.IssuerContext, outcome: delivery_handover.Outcome) -> Step:
+    """Return the step that withdraws the links which wait for a decision."""
+    named = _argument(context, outcome.receiver)
+    return Step("deliver", context.issuer.issuer, named, open="withdrawals", reason=WHY)
 
 
 def _facts(outcome: delivery_handover.Outcome) -> dict[str, Any]:
@@ -160,6 +188,7 @@ def _facts(outcome: delivery_handover.Outcome) -> dict[str, Any]:
         "number": done.number,
         "fresh": done.fresh,
         "doubts": done.doubts,
+        "waiting": done.waiting,
     }
     if outcome.problem:
         facts["problem"] = outcome.problem
@@ -181,8 +210,15 @@ def _lines(
         if delivered.is_confirmed(context.adapters.store, context.issuer.issuer, id_):
             state = "taken, which confirms it"
         yield _marked(_counts(name, done.number, done.record, state), dry_run)
-    elif outcome.error is None:
+    elif outcome.error is None and not done.waiting:
         yield f"{name}: {NOTHING_NEW}"
+    if done.waiting:
+        limit = context.issuer.limits.max_withdrawn
+        template = (
+            f"{name}: {done.waiting:,} links are not withdrawn until somebody decides it (their "
+            f"cards left, or no answer says them any more; max_withdrawn = {limit}): {{withdraw}}"
+        )
+        yield Sentence(template, withdraw=_withdrawing(context, outcome))
     for key in done.doubts:
         yield f"{key} names other bytes than were delivered: not confirmed"
     if done.record is not None and not would_be:

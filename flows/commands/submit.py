@@ -200,7 +200,7 @@ def _rehearsed(
     shown: list[Part] = []
     for extract in checked:
         shown += would_send(extract)
-        shown += [f"{extract.extract} has {change}" for change in extract.columns]
+        shown += extract.remarks
     shown += _refusals(errors)
     shown = shown or [f"{issuer}: no new extract to submit"]
     code = _exit_code(checked, errors)

@@ -9,7 +9,8 @@ What a receiver has is replayed from its confirmed deliveries (`delivered_so_far
 links: of earlier runs and deliveries only those are read whose links change. What was delivered and
 never confirmed may have been used: its links are withdrawn where they no longer live, and what it
 withdrew is delivered again where it does. Each receiver has a chain of its own, so a link is
-withdrawn from whoever may have it, and from nobody else.
+withdrawn from whoever may have it, and from nobody else. Withdrawals that nobody decided wait where
+they are more than `[limits] max_withdrawn`; everything else is delivered.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -33,10 +34,14 @@ from flows.operations.link_changes import CARD as CARD_OF_LINK
 from flows.operations.link_changes import (
     CHANGED,
     DELTA,
+    ENDED,
+    FORGOTTEN,
     ISSUE,
     LINK,
     delta,
+    perhaps_delivered,
     surely_delivered,
+    undecided_withdrawals,
 )
 from flows.operations.receivers import settings_of
 from flows.redaction import redact
@@ -58,6 +63,7 @@ from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import rows_of
 from flows.runs.threads import concurrently
 from schemas.handover import DEFAULT, Receiver
+from schemas.issuer import most_of
 from schemas.records import Delivery
 from schemas.tables import parquet
 
@@ -71,8 +77,6 @@ _LINK = pl.Schema(
     }
 )
 _URL = ["delivery", *LINK, "url", "expires_on"]
-FORGOTTEN = "forgotten"  # why the links of erased cardholders are withdrawn
-ENDED = "receiver retired"  # why all links of a receiver are withdrawn
 PARQUET = "links.parquet"
 
 
@@ -89,7 +93,8 @@ class DeliveredMeanwhileError(TryAgainError):
 class Delivered(NamedTuple):
     """The delivery to be confirmed, if any, its number, and whether it is `fresh`.
 
-    `doubts` are receipts that name other bytes. `finished`: files of it were missing.
+    `doubts` are receipts that name other bytes. `finished`: files of it were missing. `waiting`:
+    withdrawals that wait for a decision.
     """
 
     record: Delivery | None = None
@@ -97,6 +102,7 @@ class Delivered(NamedTuple):
     fresh: bool = False
     doubts: tuple[str, ...] = ()
     finished: bool = False
+    waiting: int = 0
 
 
 class LinksNow(NamedTuple):
@@ -134,27 +140,34 @@ def _links_of_part(book: Book, today: date) -> tuple[pl.DataFrame, pl.DataFrame]
 
 
 def deliver(
-    context: IssuerContext, receiver: str = DEFAULT, now: LinksNow | None = None
+    context: IssuerContext, receiver: str = DEFAULT, now: LinksNow | None = None, opened: str = ""
 ) -> Delivered:
     """Write the next delivery to a receiver, or finish the last one.
 
-    No record where it has every living link. Raises DeliveredMeanwhileError, NotSealedError.
+    No record where it has every living link. `opened`: why it may withdraw any number of links.
+    Raises DeliveredMeanwhileError, NotSealedError.
     """
-    delivered = _delivered(context, receiver, now or links_now(context))
+    delivered = _delivered(context, receiver, now or links_now(context), opened)
     if delivered.record is not None:
         keep_up_to_date(context)
     return delivered
 
 
-def _delivered(context: IssuerContext, receiver: str, now: LinksNow) -> Delivered:
+def _delivered(context: IssuerContext, receiver: str, now: LinksNow, opened: str) -> Delivered:
     settings = settings_of(context.issuer, receiver)
     books = delivered_so_far(context, receiver, now.deliveries)
     alive = pl.DataFrame(schema=DELTA)
     if not settings.retired:
         alive = _living_links(context, books, now)
-    changes = _changes(context, receiver, now, books, alive)
+    changed = _changes(context, receiver, now, books, alive)
+    links = perhaps_delivered(books.delivered, books.unconfirmed).height
+    waiting = undecided_withdrawals(changed, books.unconfirmed)
+    is_usual = waiting.height <= most_of(context.issuer.limits.max_withdrawn, links)
+    if opened or is_usual:
+        waiting = waiting.clear()
+    changes = _with_urls(context, receiver, changed.join(waiting, on=LINK, how="anti"))
     if changes.is_empty():
-        return Delivered(doubts=books.doubts)
+        return Delivered(doubts=books.doubts, waiting=waiting.height)
     contents = delivery_files(changes, settings, context.issuer.links)
     record = Delivery(
         after=books.base,
@@ -164,10 +177,13 @@ def _delivered(context: IssuerContext, receiver: str, now: LinksNow) -> Delivere
         new=changes.filter(change="new").height,
         replaced=changes.filter(change="replaced").height,
         withdrawn=changes.filter(change=WITHDRAWN).height,
-        living=alive.height,
+        living=alive.height + waiting.height,
         sealed_to=settings.fingerprint,
+        opened="" if is_usual else redact(opened),
     )
-    return _write(context, receiver, books, record, {PARQUET: parquet(changes), **contents})
+    files = {PARQUET: parquet(changes), **contents}
+    done = _write(context, receiver, books, record, files)
+    return done._replace(waiting=waiting.height)
 
 
 def _changes(
@@ -177,7 +193,7 @@ def _changes(
     books: DeliveredSoFar,
     alive: pl.DataFrame,
 ) -> pl.DataFrame:
-    """Return what is to be delivered (CHANGED)."""
+    """Return what is to be delivered, withdrawals that wait among it (DELTA)."""
     known = pl.concat([books.delivered, books.unconfirmed]).select(*CARD_OF_LINK).unique()
     erased = erased_people(context.adapters.store, context.issuer.issuer)
     forgotten = known.filter(erased.named_by(known["cuid"]))
@@ -185,8 +201,7 @@ def _changes(
     if settings_of(context.issuer, receiver).retired:
         reasons.append(known.with_columns(standing=pl.lit(ENDED)))
     stopped = pl.concat(reasons)
-    changed = delta(alive, books.delivered, books.unconfirmed, now.reported, stopped, now.today)
-    return _with_urls(context, receiver, changed)
+    return delta(alive, books.delivered, books.unconfirmed, now.reported, stopped, now.today)
 
 
 def owes_withdrawal(context: IssuerContext, people: People) -> bool:

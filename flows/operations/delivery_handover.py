@@ -57,16 +57,22 @@ class Outcome(NamedTuple):
 
 
 def deliver_to(
-    context: IssuerContext, receivers: Sequence[str], *, at_once: bool, hands_over: bool = True
+    context: IssuerContext,
+    receivers: Sequence[str],
+    *,
+    at_once: bool,
+    hands_over: bool = True,
+    opened: str = "",
 ) -> Iterator[Outcome]:
     """Deliver to receivers one after another; what one lacks does not keep the others waiting.
 
-    `at_once`: also to one that is left alone for a while.
+    `at_once`: also to one that is left alone for a while. `opened`: why any number of links may be
+    withdrawn.
     """
     now = links_now(context) if receivers else None
     for receiver in receivers:
         try:
-            delivered = deliver(context, receiver, now)
+            delivered = deliver(context, receiver, now, opened)
         except CardlinkError as error:
             yield Outcome(receiver, problem=str(error.text), error=error)
             continue

@@ -9,6 +9,7 @@ from datetime import date
 import polars as pl
 
 from flows.book.deliveries import WITHDRAWN
+from flows.book.standing import LEFT
 from schemas.settings import CHANGES
 
 ISSUE = ["cuid", "last_4", "expiration"]  # of a card (`flows.runs.cards`)
@@ -23,6 +24,10 @@ CHANGED = pl.Schema(  # links.parquet: the rows of links.csv
         "row": pl.UInt32(),
     }
 )
+FORGOTTEN = "forgotten"  # why the links of erased cardholders are withdrawn
+ENDED = "receiver retired"  # why all links of a receiver are withdrawn
+# why links are withdrawn of which nobody decided that they are: few of them are usual
+UNDECIDED = [LEFT.name, "contradicted", "no longer reported"]
 # a withdrawn link is in `delivery`, any other has its url
 DELTA = pl.Schema({**CHANGED, "link": pl.UInt64(), "delivery": pl.UInt32()})
 
@@ -30,6 +35,18 @@ DELTA = pl.Schema({**CHANGED, "link": pl.UInt64(), "delivery": pl.UInt32()})
 def replayed(changes: pl.DataFrame) -> pl.DataFrame:
     """Return the last change of each link in these deliveries, which come in order."""
     return changes.unique(LINK, keep="last", maintain_order=True)
+
+
+def perhaps_delivered(delivered: pl.DataFrame, pending: pl.DataFrame) -> pl.DataFrame:
+    """Return the links that the receiving side may have, each once."""
+    is_added = pl.col("change") != WITHDRAWN
+    return pl.concat([delivered, pending.filter(is_added)]).unique(LINK, keep="first")
+
+
+def undecided_withdrawals(changes: pl.DataFrame, pending: pl.DataFrame) -> pl.DataFrame:
+    """Return the links that changes withdraw though nobody decided it, and no delivery has yet."""
+    withdrawn = changes.filter(pl.col("why").is_in(UNDECIDED), change=WITHDRAWN)
+    return withdrawn.join(pending.filter(change=WITHDRAWN), on=LINK, how="anti")
 
 
 def surely_delivered(delivered: pl.DataFrame, pending: pl.DataFrame) -> pl.DataFrame:
@@ -51,9 +68,7 @@ def delta(
     (`flows.book.deliveries.CHANGE`). `reported`: every card that was sent (ISSUE). `stopped`: the
     cards that need no link any more (CARD), and their `standing`, which says why.
     """
-    is_added = pl.col("change") != WITHDRAWN
-    perhaps_delivered = pl.concat([delivered, pending.filter(is_added)]).unique(LINK, keep="first")
-    gone = perhaps_delivered.join(alive, on=LINK, how="anti")
+    gone = perhaps_delivered(delivered, pending).join(alive, on=LINK, how="anti")
     fresh = alive.join(surely_delivered(delivered, pending), on=LINK, how="anti")
     both = [_withdrawn(gone, fresh, alive, reported, stopped, today), _added(fresh, gone)]
     return pl.concat([pl.DataFrame(schema=DELTA), *both], how="diagonal").select(*DELTA)

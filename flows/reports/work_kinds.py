@@ -781,6 +781,28 @@ TO_DELIVER = _kind(
         several=True,
     )
 )
+WITHDRAWALS = _kind(
+    Kind(
+        "withdrawals to decide",
+        ISSUER,
+        "Their cards left, which are more than are withdrawn without a decision",
+        Step("deliver", Slot("issuer"), open="withdrawals", reason=WHY, dry_run=True),
+        (
+            "See what it would withdraw, and ask the issuer whether these cardholders left. Where "
+            "they did not, an extract that names them again keeps their links."
+        ),
+        (
+            Choice(
+                "withdraw",
+                "They left: the receivers are told not to use their links.",
+                Step("deliver", Slot("issuer"), open="withdrawals", reason=WHY),
+            ),
+        ),
+        noun="",
+        rows="link",
+        of_one_run=True,
+    )
+)
 _CONFIRM = Step("deliver", Slot("issuer"), Slot("receiver"), confirm=Slot("number"), reason=RECEIPT)
 UNCONFIRMED = _kind(
     Kind(

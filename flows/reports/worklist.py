@@ -45,7 +45,7 @@ from flows.steps import WHY, Step
 from schemas.actions import GATE_OF
 from schemas.breaks import DECISIONS, EXPLAINED, KINDS, LOST, RESULT_SHORT
 from schemas.handover import DEFAULT
-from schemas.issuer import Issuer
+from schemas.issuer import Issuer, most_of
 from schemas.records import Acknowledgement, Delivery, HandoverTrouble
 
 MAY_BE_COPIED = timedelta(minutes=1)  # since its last write, a file may be under way
@@ -292,14 +292,27 @@ def links_to_deliver(
     """Yield the links that the next delivery has, where links are delivered."""
     name = issuer.issuer
     is_used = bool(issuer.deliveries) or bool(receivers_with_deliveries(store, name))
-    if is_used and any(links):
+    if not is_used:
+        return
+    ended = links.ended
+    if links.left > most_of(issuer.limits.max_withdrawn, links.delivered):
+        ended -= links.left
+        yield Work(
+            due=now,
+            kind=kinds.WITHDRAWALS,
+            issuer=name,
+            since=now,
+            rows=links.left,
+            note=f"{links.left:,} of the {links.delivered:,} links that were delivered.",
+        )
+    if links.new or ended:
         yield Work(
             due=now,
             kind=kinds.TO_DELIVER,
             issuer=name,
             since=now,
-            rows=sum(links),
-            note=f"New: {links.new:,}; to be withdrawn: {links.ended:,}.",
+            rows=links.new + ended,
+            note=f"New: {links.new:,}; to be withdrawn: {ended:,}.",
         )
 
 

@@ -26,6 +26,7 @@ from flows.submissions.one_value import columns_of_one_value
 from flows.submissions.publisher import Outcome, PartialRunError, Publisher
 from flows.submissions.row_scope import RowScope
 from flows.submissions.scan import Piece, Scan
+from flows.submissions.turnover import turnover_of
 from schemas.issuer import Issuer
 from schemas.manifest import Counts, Inputs, LedgerPart, Manifest, ManifestChunk, Plan
 
@@ -117,6 +118,7 @@ def build_run(
         real_cards=scan.route.other_cards,
         drift=drift_of(manifest, nights, context.issuer.limits.max_drift),
         one_value=_one_value(plan, scan, context.issuer),
+        turnover=turnover_of(context, plan, manifest, job.runs, job.since),
         columns=column_changes(manifest.layout, nights) if plan.selection is None else (),
         sequence_error=scan.sequence_error,
         reasons=scan.route.reasons,

@@ -14,8 +14,9 @@ from flows.steps import Option, Sentence
 from flows.submissions.plan import check_step
 from flows.submissions.row_counts import PORTFOLIO_NIGHTS, fewest_rows
 from flows.submissions.rows import ReasonRows
+from flows.submissions.turnover import NO_TURNOVER, Turnover
 from schemas.actions import Gate
-from schemas.issuer import Issuer, Limits
+from schemas.issuer import Issuer, Limits, most_of
 from schemas.manifest import Counts, Manifest
 from schemas.reasons import UNKNOWN_STATUS, seen_rows
 
@@ -128,6 +129,37 @@ class OneValueError(GateError):
     )
 
 
+class LeaversError(GateError):
+    """More known cards than the limit allows are not in the extract, or marked as deleted."""
+
+    message = (
+        "{extract}: {left:,} of {known:,} known cards would leave, of which {links:,} have a link "
+        "(cuids {cuids}), and {new:,} cards come for the first time{renamed}; "
+        "max_leavers = {limit}. Nothing was committed."
+    )
+    next_step = Sentence(
+        "Ask the issuer whether they left. If they did, submit with {open}: {left} cards leave, "
+        "{links} links are to be withdrawn, and above max_withdrawn that waits for a decision. "
+        "To decide for every extract: limits.max_leavers.",
+        open=opening("leavers"),
+    )
+
+
+class NewcomersError(GateError):
+    """More cards of a portfolio than the limit allows come for the first time."""
+
+    message = (
+        "{extract}: {new:,} of its cards come for the first time (cuids {cuids}), and {known:,} "
+        "were known{renamed}; max_newcomers = {limit}. Nothing was committed."
+    )
+    next_step = Sentence(
+        "Ask the issuer whether they are new, and not known ones under another cuid. If they are, "
+        "submit with {open}: {new} cards are sent for the first time. "
+        "To decide for every extract: limits.max_newcomers.",
+        open=opening("newcomers"),
+    )
+
+
 class UnknownStatusError(GateError):
     """Rows have a status that the settings do not name."""
 
@@ -161,6 +193,7 @@ class Built(NamedTuple):
     drift: Sequence[str] = ()  # how columns depart from those before
     one_value: Sequence[str] = ()  # columns where one value stands in too many rows
     columns: Sequence[str] = ()  # which came or went since the last extract
+    turnover: Turnover = NO_TURNOVER  # who would leave and come
     sequence_error: CardlinkError | None = None  # where its sequence number is the wrong one
     reasons: Sequence[ReasonRows] = ()  # of its rows
     # for which [status] refuses it: rows by column and label
@@ -175,7 +208,8 @@ class Built(NamedTuple):
         )
         columns = (f"{extract} has {change}" for change in self.columns)
         same = (f"{extract}: {column}; it is sent as it is" for column in self.one_value)
-        return (*columns, *drifts, *same)
+        moves = (f"{extract}: {move}" for move in self.turnover.remarks)
+        return (*columns, *drifts, *same, *moves)
 
 
 def refusals(
@@ -338,6 +372,40 @@ def _one_value(case: _Case) -> CardlinkError | None:
     )
 
 
+def _leavers(case: _Case) -> CardlinkError | None:
+    turnover = case.built.turnover
+    limit = case.limits.max_leavers
+    if "leavers" in case.opened or turnover.left <= most_of(limit, turnover.known):
+        return None
+    return LeaversError(
+        extract=case.extract,
+        left=turnover.left,
+        known=turnover.known,
+        links=turnover.links,
+        cuids=turnover.left_cuids,
+        new=turnover.new,
+        renamed=turnover.renamed_words,
+        limit=limit,
+    )
+
+
+def _newcomers(case: _Case) -> CardlinkError | None:
+    turnover = case.built.turnover
+    limit = case.limits.max_newcomers
+    is_first = not turnover.known
+    is_usual = turnover.new <= most_of(limit, case.counts.read)
+    if "newcomers" in case.opened or is_first or is_usual:
+        return None
+    return NewcomersError(
+        extract=case.extract,
+        new=turnover.new,
+        known=turnover.known,
+        cuids=turnover.new_cuids,
+        renamed=turnover.renamed_words,
+        limit=limit,
+    )
+
+
 _GATES = (
     _sequence,
     _trailer,
@@ -350,4 +418,6 @@ _GATES = (
     _row_fall,
     _drift,
     _one_value,
+    _leavers,
+    _newcomers,
 )

@@ -39,6 +39,7 @@ class Checked(NamedTuple):
     refused: Text
     already: str = ""  # the committed run of the extract, if there is one
     columns: tuple[str, ...] = ()  # which came or went since the last extract
+    remarks: tuple[str, ...] = ()  # as a submit would make them
     others: str = ""  # what became of what is joined by key
 
     @property
@@ -109,7 +110,8 @@ def rehearse(
         commit_in_memory(dry, job, built.manifest)
     already = done.run if done else ""
     checked = _checked(built.manifest, built.reasons, errors)
-    return checked._replace(already=already, columns=tuple(built.columns))
+    columns = tuple(built.columns)
+    return checked._replace(already=already, columns=columns, remarks=built.remarks)
 
 
 def check_selection(dry: IssuerContext, job: Job) -> Checked:

@@ -104,6 +104,7 @@ class Delivered(TypedDict, total=False):
     number: int
     fresh: bool
     doubts: list[str]
+    waiting: int
     problem: str
     after: int
     at: datetime
@@ -115,6 +116,7 @@ class Delivered(TypedDict, total=False):
     withdrawn: int
     living: int
     sealed_to: str | None
+    opened: str
 
 
 class Delivery(Delivered, total=False):

@@ -58,6 +58,7 @@ class CheckedExtract(TypedDict):
     refused: str
     already: str
     columns: list[str]
+    remarks: list[str]
     others: str
 
 

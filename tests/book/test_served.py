@@ -17,4 +17,4 @@ def test_the_next_delivery_withdraws_the_link_of_a_card_that_needs_none_any_more
 
     to_come = [to_deliver(cards, links["delivered"], TODAY) for cards in (stays, left)]
 
-    assert [ToDeliver(new=0, ended=0), ToDeliver(new=0, ended=1)] == to_come
+    assert [ToDeliver(delivered=1), ToDeliver(ended=1, left=1, delivered=1)] == to_come

@@ -169,7 +169,7 @@ def test_a_dry_run_to_one_receiver_names_it_in_the_command_that_delivers(
     monkeypatch.setattr(delivery, "_facts", lambda _: {})
     outcomes = [Outcome(name, Delivered(fresh=True)) for name in receivers]
 
-    done = delivery._delivered(memory_bench().context, outcomes, dry_run=True)
+    done = delivery._delivered(memory_bench().context, outcomes, True, {})
 
     assert len(receivers) == 2 or f"deliver {BANK} a" in str(done.next_step)
     assert len(receivers) == 1 or str(done.next_step).endswith(f"deliver {BANK}")

@@ -9,7 +9,15 @@ import polars as pl
 import pytest
 
 from flows.book.deliveries import CHANGE, WITHDRAWN
-from flows.operations.link_changes import CARD, DELTA, ISSUE, delta, replayed
+from flows.operations.link_changes import (
+    CARD,
+    DELTA,
+    ISSUE,
+    delta,
+    perhaps_delivered,
+    replayed,
+    undecided_withdrawals,
+)
 
 TODAY = date(2026, 11, 20)
 NONE = pl.DataFrame(schema=CHANGE)
@@ -138,3 +146,40 @@ def test_the_last_change_of_a_link_counts() -> None:
     told = replayed(pl.concat([links(7, 8), links(7, change=WITHDRAWN), links(9)]))
 
     assert {7: WITHDRAWN, 8: "new", 9: "new"} == dict(told.select("link", "change").rows())
+
+
+@pytest.mark.parametrize(
+    ("why", "is_undecided"),
+    [
+        ("left", True),
+        ("contradicted", True),
+        ("no longer reported", True),
+        ("given up", False),
+        ("forgotten", False),
+        ("receiver retired", False),
+        ("expired", False),
+        ("replaced", False),
+    ],
+)
+def test_a_link_that_ended_or_was_decided_about_is_withdrawn_without_a_decision(
+    why: str, *, is_undecided: bool
+) -> None:
+    withdrawn = links(7, change=WITHDRAWN).with_columns(why=pl.lit(why))
+
+    found = undecided_withdrawals(withdrawn, NONE)
+
+    assert is_undecided == (found.height == 1)
+
+
+def test_what_a_delivery_has_withdrawn_that_nobody_confirmed_was_decided() -> None:
+    withdrawn = links(7, 8, change=WITHDRAWN).with_columns(why=pl.lit("left"))
+
+    found = undecided_withdrawals(withdrawn, links(7, change=WITHDRAWN))
+
+    assert [8] == found["link"].to_list()
+
+
+def test_a_receiver_may_have_what_nobody_confirmed_and_each_link_once() -> None:
+    found = perhaps_delivered(links(7), pl.concat([links(7, 8), links(9, change=WITHDRAWN)]))
+
+    assert [7, 8] == sorted(found["link"])

@@ -71,7 +71,7 @@ def bank_csv(mapping: dict[str, Any], *changes: dict[str, str | None]) -> bytes:
 def rejects(folder: Path, mapping: dict[str, Any], extract: bytes) -> list[dict[str, Any]]:
     """Return rejects.csv of a run with this mapping."""
     bench = local_bench(folder, columns=mapping)
-    run = bench.submit(bench.drop_bytes(extract), opened=["reject-rate"]).manifest.run
+    run = bench.submit(bench.drop_bytes(extract), opened=["reject-rate", "one-value"]).manifest.run
     text = bench.report(run, "rejects.csv")
     listed = pl.read_csv(BytesIO(text), schema_overrides=Rejects.dtypes())
     return Rejects.validate(listed).to_dicts()

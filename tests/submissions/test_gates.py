@@ -7,6 +7,8 @@ from flows.submissions.gates import (
     OPENABLE,
     Built,
     IneligibleRateError,
+    LeaversError,
+    NewcomersError,
     RejectRateError,
     RowFallError,
     RowJumpError,
@@ -17,6 +19,7 @@ from flows.submissions.gates import (
 )
 from flows.submissions.plan import check_step
 from flows.submissions.row_counts import fewest_rows
+from flows.submissions.turnover import NO_TURNOVER, Turnover
 from schemas.issuer import Issuer
 from schemas.manifest import Counts
 from schemas.reasons import UNKNOWN_STATUS
@@ -40,6 +43,8 @@ def gated(name: str, **facts: Any) -> Built:
         "unknown-status": {"unknown": {("status", "Z"): 2, ("code", "Y"): 1}},
         "drift": {"drift": ("rows without a city", "fewer codes")},
         "one-value": {"one_value": ("one name", "one street")},
+        "leavers": {"turnover": Turnover(known=100, left=31)},
+        "newcomers": {"turnover": Turnover(known=100, new=72)},
     }
     return night(**nights[name], **facts)
 
@@ -64,6 +69,7 @@ def night(read: int = 100, rejected: int = 0, before: tuple[int, ...] = (), **fa
         facts.get("real_cards", read),
         drift=facts.get("drift", ()),
         one_value=facts.get("one_value", ()),
+        turnover=facts.get("turnover", NO_TURNOVER),
         unknown_values=unknown,
     )
 
@@ -230,3 +236,50 @@ def test_an_extract_of_too_few_rows_passes_where_its_gate_is_opened() -> None:
     ]
 
     assert [[RowFallError], []] == refused
+
+
+@pytest.mark.parametrize(
+    ("known", "left", "limit", "is_refused"),
+    [
+        (60, 30, 0.1, True),
+        (60, 13, 0.1, False),
+        (60, 14, 0.1, True),
+        (40, 40, 0.1, True),
+        (1, 1, 0.1, False),
+        (5, 2, 0.1, False),
+        (1000, 130, 0.1, False),
+        (1000, 131, 0.1, True),
+        (1000, 1000, 1.0, False),
+        (100, 1, 0.0, True),
+        (0, 0, 0.0, False),
+    ],
+)
+def test_as_many_cards_may_leave_as_the_limit_says_or_chance_explains(
+    known: int, left: int, limit: float, *, is_refused: bool
+) -> None:
+    leaving = night(turnover=Turnover(known=known, left=left))
+
+    refused = [*refusals(leaving, bank(limits={"max_leavers": limit}))]
+
+    assert [LeaversError] * is_refused == [type(each) for each in refused]
+
+
+@pytest.mark.parametrize(
+    ("known", "new", "limit", "is_refused"),
+    [
+        (100, 71, 0.5, False),
+        (100, 72, 0.5, True),
+        (0, 100, 0.5, False),
+        (100, 100, 1.0, False),
+        (100, 19, 0.1, False),
+        (100, 20, 0.1, True),
+    ],
+)
+def test_as_many_cards_of_a_later_portfolio_may_be_new_as_the_limit_says(
+    known: int, new: int, limit: float, *, is_refused: bool
+) -> None:
+    growing = night(turnover=Turnover(known=known, new=new))
+
+    refused = [*refusals(growing, bank(limits={"max_newcomers": limit}))]
+
+    assert [NewcomersError] * is_refused == [type(each) for each in refused]
