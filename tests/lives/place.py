@@ -18,7 +18,7 @@ import pytest
 from flows import wiring
 from flows.adapters.gpg_opener import GpgOpener
 from flows.commands import outbox as outbox_commands
-from flows.commands import overview, trace, worklist
+from flows.commands import trace, worklist
 from flows.runs import threads
 from flows.runs.sealing import Opener
 from flows.simulator.portal_key import PortalKey
@@ -103,7 +103,7 @@ class Place:
         """
         with ExitStack() as stack:
             patch = stack.enter_context(pytest.MonkeyPatch.context())
-            for module in (wiring, outbox_commands, overview, trace, worklist):
+            for module in (wiring, outbox_commands, trace, worklist):
                 patch.setattr(module, "now", self.clock.now)
             # a kill falls on the same operation of every life of a seed, and no thread costs time
             patch.setattr(threads, "ThreadPoolExecutor", _InTurn)

@@ -178,7 +178,7 @@ def test_departures_are_told_from_the_last_extract_back_to_one_that_is_as_usual(
     runs = cast(Any, _Runs())
     changes = {"r1": ["a"], "r2": [], "r3": ["b"], "r4": ["c"]}
     recent = cast(Any, list(changes))
-    monkeypatch.setattr(alerts, "departures", lambda profile, *_: changes[profile])
+    monkeypatch.setattr(alerts, "drift_of", lambda manifest, *_: changes[manifest.profile])
     monkeypatch.setattr(alerts, "column_changes", lambda layout, _: changes[layout])
     context = memory_bench(limits={"drift": "alert"}).context
 
