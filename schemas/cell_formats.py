@@ -10,6 +10,7 @@ import polars as pl
 
 from schemas import portal
 from schemas.expressions import UNREADABLE
+from schemas.patterns import escaped
 
 
 def present(text: pl.Expr) -> pl.Expr:
@@ -87,7 +88,7 @@ def date_shape(form: str, part: str = "", *, real: bool = False) -> str:
     shape = ""
     for place, token in enumerate(tokens):
         if token not in shapes:
-            shape += re.escape(token).replace("\\ ", " +")  # polars rejects an escaped space
+            shape += escaped(token).replace(" ", " +")
             continue
         neighbours = {*tokens[max(place - 1, 0) : place], *tokens[place + 1 : place + 2]}
         inner = shapes[token]

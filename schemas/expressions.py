@@ -3,7 +3,6 @@
 Null gives null.
 """
 
-import re
 from collections.abc import Sequence
 from datetime import date
 from string import ascii_letters
@@ -12,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from schemas.digits import BETWEEN, ENCODED, long_number, plain
+from schemas.patterns import escaped
 
 # What mapping could not read, since no text begins like this; a rule of its column rejects it.
 UNREADABLE = "\ufdd3unreadable"
@@ -193,9 +193,7 @@ def yymm(as_of: date, months: int = 0) -> str:
 
 def one_of(words: tuple[str, ...], shape: str) -> str:
     """Return a regex that matches exactly one of `words`, or `shape`."""
-    # polars rejects an escaped space
-    literal = (re.escape(word).replace("\\ ", " ") for word in words)
-    return f"^(?:{'|'.join(literal)})$|{shape}"
+    return f"^(?:{'|'.join(map(escaped, words))})$|{shape}"
 
 
 def is_test_card(pan: pl.Expr) -> pl.Expr:

@@ -31,4 +31,9 @@ Comment = Annotated[str, AfterValidator(_checked_form)]
 
 def beginning(text: str) -> str:
     """Return the regular expression of lines that begin with a text, for both engines."""
-    return "^" + re.sub(r"\\(\s)", r"\1", re.escape(text))  # polars rejects an escaped space
+    return "^" + escaped(text)
+
+
+def escaped(text: str) -> str:
+    """Return the regular expression of a text as it is, for both engines."""
+    return re.sub(r"\\(\s)", r"\1", re.escape(text))  # polars rejects an escaped space

@@ -4,6 +4,8 @@ The partner's interface changes over time: only this file and `schemas.rules` fo
 one pandera schema, with a check for each rule, are in `schemas.input_file`.
 """
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -187,3 +189,16 @@ def columns() -> tuple[str, ...]:
 def subject(column: str) -> str:
     """Return entity and property of a column's reason codes: `card.pan`, `address.city`."""
     return ".".join(column.split(".")[-2:]).removeprefix("service_")
+
+
+def most_equal_cells(cells: Sequence[str], limit: float | None) -> int:
+    """Return how many cells have the most frequent value, 0 where that share is within the limit.
+
+    Fewer cells than FEWEST_JUDGED are not judged.
+    """
+    if limit is None or len(cells) < FEWEST_JUDGED:
+        return 0
+    [(_, most)] = Counter(cells).most_common(1)
+    if most <= limit * len(cells):
+        return 0
+    return most

@@ -140,13 +140,8 @@ class ColumnGuesses:
         first = ranked[0]
         column = first.column
         others = [rival.column.spec for rival in _rivals(ranked)]
-        question = ""
-        if others:
-            question = f"Is it {column.name or column.source}, or another?"
-        is_named = first.fit >= 2 or (first.fit >= 1 and target in NO_MATTER)
-        if first.share < SURE and not is_named:
-            question = _unlike(first)
-        if target == portal.CUID and len(set(column.present)) < 0.9 * len(column.values):
+        question = _question_of_best(target, first, has_rivals=bool(others))
+        if target == portal.CUID and _repeats(column):
             question = (
                 f"{column.name} repeats, or is empty in some rows: "
                 "does it differ for each cardholder?"
@@ -197,21 +192,31 @@ class ColumnGuesses:
         """Yield two portal columns: of a column each, or of one with both, which has a format."""
         together = self._ranked(whole)
         other_half = [candidate for candidate in together if _is_other_half(candidate.column)]
-        ranked = self._ranked(first)
-        ranked_second = self._ranked(second)
-        if bool(ranked) != bool(ranked_second) and self._named:
-            ranked = ranked or other_half
-            ranked_second = ranked_second or other_half
+        ranked, ranked_second = self._ranked_halves(first, second, other_half)
         if ranked and ranked_second and (self._named or not together):
             yield self._best(first, ranked)
-            other_half = self._ranked(second) or other_half
-            yield self._best(second, other_half) if other_half else self._missing(second)
+            yield self._best_or_missing(second, self._ranked(second) or other_half)
         elif together:
             yield from self._halves(first, second, whole, together)
         else:
             for target in (first, second):
-                half = self._ranked(target)
-                yield self._best(target, half) if half else self._missing(target)
+                yield self._best_or_missing(target, self._ranked(target))
+
+    def _ranked_halves(
+        self, first: str, second: str, other_half: list[Candidate]
+    ) -> tuple[list[Candidate], list[Candidate]]:
+        """Return the columns that may be each of two: beside a half with a name, the other half."""
+        ranked = self._ranked(first)
+        ranked_second = self._ranked(second)
+        is_one_alone = bool(ranked) != bool(ranked_second)
+        if is_one_alone and self._named:
+            return ranked or other_half, ranked_second or other_half
+        return ranked, ranked_second
+
+    def _best_or_missing(self, target: str, ranked: Sequence[Candidate]) -> Guess:
+        if ranked:
+            return self._best(target, ranked)
+        return self._missing(target)
 
     def _halves(
         self, first: str, second: str, whole: str, ranked: Sequence[Candidate]
@@ -398,6 +403,16 @@ def _is_other_half(column: Column) -> bool:
     return says_only(column, "name") and single > LIKELY * len(column.present)
 
 
+def _question_of_best(target: str, best: Candidate, *, has_rivals: bool) -> str:
+    """Return what a person is asked about the best column, "" for nothing."""
+    is_named = best.fit >= 2 or (best.fit >= 1 and target in NO_MATTER)
+    if best.share < SURE and not is_named:
+        return _unlike(best)
+    if has_rivals:
+        return f"Is it {best.column.name or best.column.source}, or another?"
+    return ""
+
+
 def _unlike(candidate: Candidate) -> str:
     """Return the question where values are of another shape."""
     name = candidate.column.name
@@ -406,6 +421,11 @@ def _unlike(candidate: Candidate) -> str:
 
 def _different(column: Column) -> int:
     return len(set(column.present))
+
+
+def _repeats(column: Column) -> bool:
+    """Return whether a tenth of the rows or more have no value of their own."""
+    return len(set(column.present)) < 0.9 * len(column.values)
 
 
 def _differs(column: Column) -> bool:

@@ -7,8 +7,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
+from schemas.patterns import escaped
+
 SHORTEST: Final = 5  # digits of a hash total: fewer may be equal by chance
 LONGEST: Final = 18  # low-order digits that a run compares
+_NUMBER: Final = re.compile("[0-9]+")
 _PARTS: Final = re.compile("[0-9]+|[A-Za-z]+|.")
 
 
@@ -57,7 +60,7 @@ def stated_in(record: str, rows: int, sums: Mapping[str, int]) -> Stated | None:
 
 def _totals(record: str, start: int, end: int, sums: Mapping[str, int]) -> Iterator[Total]:
     """Yield the hash totals beside the count at a place."""
-    for number in re.finditer("[0-9]+", record):
+    for number in _NUMBER.finditer(record):
         for run in _around(*number.span(), start, end):
             stated = record[slice(*run)]
             marks = (mark for mark, column_sum in sums.items() if _is_total(stated, column_sum))
@@ -65,7 +68,7 @@ def _totals(record: str, start: int, end: int, sums: Mapping[str, int]) -> Itera
 
 
 def _count(record: str, rows: int) -> tuple[int, int] | None:
-    for number in re.finditer("[0-9]+", record):
+    for number in _NUMBER.finditer(record):
         if int(number[0]) == rows:
             return number.span()
     for width in range(12, 4, -1):
@@ -90,25 +93,33 @@ def _is_total(stated: str, column_sum: int) -> bool:
 
 
 def _parts(record: str, places: Mapping[int, tuple[int, str]], *, fixed: bool) -> Iterator[str]:
-    """Yield the parts of a pattern, up to the last group."""
-    position = 0
+    """Yield the parts of a pattern, up to the last group; the record's beginning stays as it is."""
+    beginning = _PARTS.match(record, 0, min(places))
+    position = beginning.end() if beginning else 0
+    yield escaped(record[:position])
     for start in sorted(places):
         end, name = places[start]
-        yield from _between(record[position:start], at_start=position == 0, fixed=fixed)
-        yield f"({name}{_digits(end - start, fixed=fixed)})"
+        yield generalised(record[position:start], fixed=fixed)
+        yield f"({name}{digits_form(end - start, fixed=fixed)})"
         position = end
 
 
-def _between(text: str, *, at_start: bool, fixed: bool) -> Iterator[str]:
-    """Yield a pattern of the text before a group; the beginning of a record stays as it is."""
-    for number, part in enumerate(_PARTS.findall(text)):
-        if part.isdigit() and not (at_start and number == 0):
-            yield _digits(len(part), fixed=fixed)
-        elif part.isalpha() and not (at_start and number == 0):
-            yield "[A-Za-z]+"
+def generalised(text: str, *, fixed: bool = False) -> str:
+    """Return the regular expression of a text with any numbers and words in the same places.
+
+    `fixed`: numbers keep their size.
+    """
+    form = ""
+    for part in _PARTS.findall(text):
+        if _NUMBER.match(part):
+            form += digits_form(len(part), fixed=fixed)
+        elif part.isascii() and part.isalpha():
+            form += "[A-Za-z]+"
         else:
-            yield re.escape(part).replace("\\ ", " ")  # polars rejects an escaped space
+            form += escaped(part)
+    return form
 
 
-def _digits(size: int, *, fixed: bool) -> str:
+def digits_form(size: int, *, fixed: bool) -> str:
+    """Return the regular expression of so many digits, or of any where they are not `fixed`."""
     return f"[0-9]{{{size}}}" if fixed else "[0-9]+"

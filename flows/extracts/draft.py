@@ -4,7 +4,6 @@ There is a reason beside each guess, and a question beside each doubt. Header na
 text, cells never. A guess without a question is one that header and values support together.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import date
 from io import BytesIO
@@ -171,13 +170,13 @@ def _with_doubt_of_values(guess: Guess, columns: Sequence[Column]) -> Guess:
 
     Where the column has a question already, that is asked.
     """
-    target = portal.COLUMNS.get(guess.key)
+    target = portal.COLUMNS[guess.key]
     sources = [column for column in columns if column.mark in guess.value]
-    if target is None or target.most_equal is None or guess.question or len(sources) != 1:
+    if guess.question or len(sources) != 1:
         return guess
     values = sources[0].present
-    most = max(Counter(values).values(), default=0)
-    if len(values) < portal.FEWEST_JUDGED or most <= target.most_equal * len(values):
+    most = portal.most_equal_cells(values, target.most_equal)
+    if not most:
         return guess
     question = f"{most:,} of {len(values):,} rows have one value: is it real, and the right column?"
     if guess.key in (portal.CVV, portal.CVV_HASH):

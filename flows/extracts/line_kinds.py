@@ -1,6 +1,6 @@
 """What each physical line of an extract is, by the grammar and the settings: of a record or not."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 from itertools import pairwise
 from typing import NamedTuple
@@ -45,13 +45,16 @@ def set_aside(kinds: Mapping[Kind, int], parts: int = 0, hidden: int = 0) -> dic
 
 
 class Fault(NamedTuple):
-    """A refused line: its place in the block, from 0, its reason code, and its size where that is
-    wrong.
-    """
+    """Why a line or record is refused: its reason code, and the wrong size or where it is wrong."""
 
-    place: int
     code: str
     found: str | None
+
+
+def with_faults(numbers: pl.DataFrame, faults: Iterable[Fault]) -> pl.DataFrame:
+    """Return row and line of refused records with the `code` and `found` of the fault of each."""
+    columns = {"code": pl.String, "found": pl.String}
+    return numbers.hstack(pl.DataFrame(list(faults), schema=columns, orient="row"))
 
 
 class LineKinds:
@@ -134,16 +137,16 @@ class LineKinds:
         for place in np.flatnonzero(kinds == Kind.REFUSED).tolist():
             yield place, lines[place]
 
-    def faults(self, lines: pl.Series, kinds: Kinds) -> list[Fault]:
-        """Return the refused lines, each with its reason code, and its size where that is wrong."""
-        return [self._fault_at(place, line) for place, line in self._refused(lines, kinds)]
+    def faults(self, lines: pl.Series, kinds: Kinds) -> dict[int, Fault]:
+        """Return the faults of the refused lines, by their places in the block, from 0."""
+        return {place: self._fault_of(line) for place, line in self._refused(lines, kinds)}
 
-    def _fault_at(self, place: int, line: str) -> Fault:
+    def _fault_of(self, line: str) -> Fault:
         code = self.fault(line)
         if code not in grammar.SIZES or self._grammar.refusal(line):
-            return Fault(place, code, None)
+            return Fault(code, None)
         size = self._grammar.size(line)
-        return Fault(place, code, f"{size} {self._grammar.unit}")
+        return Fault(code, f"{size} {self._grammar.unit}")
 
     @property
     def expected_size(self) -> int:
@@ -154,23 +157,24 @@ class LineKinds:
         """Return the reason code of a refused line."""
         return self._grammar.fault(line)
 
-    def cut_off(self, lines: pl.Series, kinds: Kinds, faults: list[Fault], first: int) -> str:
+    def cut_off(
+        self, lines: pl.Series, kinds: Kinds, faults: Mapping[int, Fault], first: int
+    ) -> str:
         """Return why the last record of these lines seems to be cut off, "" where it does not.
 
         `first`: the number of the first line.
         """
         is_whole = (kinds == Kind.RECORD) | (kinds == Kind.CONTINUES)
         last_whole = np.flatnonzero(is_whole).max(initial=-1)
-        tail = [fault for fault in faults if fault.place > last_whole]
-        for fault in tail[-grammar.LONGEST_RECORD :]:
-            if fault.code == grammar.UNTERMINATED and self._stays_open(lines[fault.place :]):
-                return f"its last record, line {first + fault.place}, ends inside quotes"
-        if not tail or tail[-1].code not in (grammar.TOO_FEW, grammar.TOO_SHORT):
+        tail = [place for place in faults if place > last_whole]
+        for place in tail[-grammar.LONGEST_RECORD :]:
+            if faults[place].code == grammar.UNTERMINATED and self._stays_open(lines[place:]):
+                return f"its last record, line {first + place}, ends inside quotes"
+        if not tail or faults[tail[-1]].code not in (grammar.TOO_FEW, grammar.TOO_SHORT):
             return ""
-        place = tail[-1].place
-        size = self._grammar.size(lines[place])
+        size = self._grammar.size(lines[tail[-1]])
         expected = f"{self._grammar.expected} {self._grammar.unit}"
-        return f"its last record, line {first + place}, has {size} instead of {expected}"
+        return f"its last record, line {first + tail[-1]}, has {size} instead of {expected}"
 
     def _stays_open(self, lines: pl.Series) -> bool:
         """Return whether the quotes that the first of these lines opens are not closed by any."""

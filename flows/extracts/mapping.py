@@ -117,15 +117,9 @@ def plan_mapping(
     undecided, and a MappingError for columns that are missing, and for unknown ones where `strict`
     is set or `[columns]` is not.
     """
-    open_columns = undecided(issuer.columns)
-    open_question = undecided_columns(issuer)
-    if open_question is not None and not {*open_columns}.isdisjoint(portal.REQUIRED):
-        raise open_question
-    if open_question is not None:
-        note(open_question)
+    decided = _decided_columns(issuer, note)
     finder = _Finder(header, has_date_cells=issuer.source.format == "xlsx")
-    mapped = {name: spec for name, spec in issuer.columns.items() if name not in open_columns}
-    specs: cells.Columns = mapped or _portals_own(finder, template)
+    specs = decided or _portals_own(finder, template)
     absent = [target for target in portal.REQUIRED if target not in specs]
     finder.missing += [f"for {target}, which [columns] does not name" for target in absent]
     columns = _columns(specs, issuer.resend.reissue_column, finder)
@@ -138,6 +132,21 @@ def plan_mapping(
     if unknown and (issuer.source.strict or not issuer.columns):
         note(MappingError(name=name, problem=f"it has unknown columns: {', '.join(unknown)}"))
     return Mapping(columns, decisions, _dates(specs, finder), name, origins)
+
+
+def _decided_columns(issuer: Issuer, note: Note) -> cells.Columns:
+    """Return the columns that somebody decided; note the others.
+
+    Raises UndecidedError where a required one is undecided.
+    """
+    error = undecided_columns(issuer)
+    if error is None:
+        return dict(issuer.columns)
+    open_columns = undecided(issuer.columns)
+    if not {*portal.REQUIRED}.isdisjoint(open_columns):
+        raise error
+    note(error)
+    return {name: spec for name, spec in issuer.columns.items() if name not in open_columns}
 
 
 def _portals_own(finder: "_Finder", template: dict[str, str]) -> cells.Columns:

@@ -23,7 +23,7 @@ from flows.extracts.decode import BLOCK, Readable, as_utf8, without_escapes
 from flows.extracts.errors import EmptyExtractError, HeaderError, TrailerError, TruncatedError
 from flows.extracts.header import header_names, is_closed, is_sep_line, otherwise_closed
 from flows.extracts.joined.aside import Aside
-from flows.extracts.line_kinds import Kind, Kinds, LineKinds, set_aside
+from flows.extracts.line_kinds import Kind, Kinds, LineKinds, set_aside, with_faults
 from flows.extracts.parsing import Parser
 from flows.extracts.records.text import text_blocks, text_encoding
 from flows.extracts.trailer import ControlRecords, HashTotal
@@ -280,9 +280,7 @@ class Extract:
         numbers = self._number(kinds)
         is_record = kinds == Kind.RECORD
         has_record = is_record[kinds <= Kind.REFUSED]
-        codes = pl.Series("code", [fault.code for fault in faults], dtype=pl.String)
-        sizes = pl.Series("found", [fault.found for fault in faults], dtype=pl.String)
-        refused = numbers.filter(~has_record).with_columns(codes, sizes)
+        refused = with_faults(numbers.filter(~has_record), faults.values())
         numbers = numbers.filter(has_record)
         if is_record.all() and not unread and lines is lines_as_read:
             text = data

@@ -50,6 +50,7 @@ _STATES: Final = {
 }
 _WORD: Final = re.compile(r"[^\W\d_]{1,20}(?:[ _/.-]{1,3}[^\W\d_]{1,20}){0,3}")
 _OF_PERSONS: Final = {"by", "user", "name", "operator", "agent"}
+_ACTIVE: Final = ("activ", "actif", "aktiv", "ativ")
 _ACTION_WORDS: Final = {
     *("action", "actn", "act", "op", "opr", "oper", "operation", "maint", "maintenance", "change"),
     *("activity", "mvt", "mouvement", "movimiento", "movimento", "aenderung"),
@@ -182,13 +183,11 @@ def _usual(column: Column) -> dict[str, object]:
     shown = [value for value in values if _may_be_shown(column, value)]
     if len(values) > FEW:
         shown = shown[:1] if "" in shown else []
-    by_words = {value: meaning(value) for value in values if len(value) > 2}
-    codes = _of_codes(column.name, {_plain(value) for value in values if not by_words.get(value)})
+    decisions = _usual_decisions(column.name, values)
     lists: dict[str, list[str]] = {"send": [], "leave_out": [], "delete": []}
     for value in shown:
-        decision = by_words.get(value) or codes.get(_plain(value), "leave_out")
-        lists[decision].append(value)
-    if not any(lists.values()):
+        lists[decisions[value]].append(value)
+    if not shown:
         lists["leave_out"].append("")
     decided: dict[str, object] = {
         key: named for key, named in lists.items() if named or key == "send"
@@ -196,6 +195,16 @@ def _usual(column: Column) -> dict[str, object]:
     if len(shown) < len(values):
         decided["unknown"] = "leave_out"
     return decided
+
+
+def _usual_decisions(header: str, values: Sequence[str]) -> dict[str, str]:
+    """Return the list that each value usually belongs to: by its words, or else as a code."""
+    by_words = {value: meaning(value) for value in values if len(value) > 2}
+    codes = {_plain(value) for value in values if not by_words.get(value)}
+    by_code = _of_codes(header, codes)
+    return {
+        value: by_words.get(value) or by_code.get(_plain(value), "leave_out") for value in values
+    }
 
 
 def _plain(value: str) -> str:
@@ -206,19 +215,30 @@ def _plain(value: str) -> str:
 def _of_codes(header: str, codes: set[str]) -> dict[str, str]:
     """Return what codes usually mean under a header, together: none of some is known by itself."""
     present = codes - {""}
-    flags = next((pair for pair in _FLAGS if _are_flags(present, pair)), ())
-    if is_negated(header):
-        return {}
-    if is_block(header) or is_end(header):
-        ends = "delete" if is_end(header) else "leave_out"
-        return {"": "send", **dict(zip(flags, (ends, "send"), strict=False))}
     words = plain_words(header)
-    if any(word.startswith(("activ", "actif", "aktiv", "ativ")) for word in words):
-        return dict(zip(flags, ("send", "leave_out"), strict=False))
-    if not _ACTION_WORDS.isdisjoint(words):
-        return _ACTIONS if present <= _ACTIONS.keys() else {}
-    is_state = speaks_of_status(header) and "A" in present
-    return _STATES if is_state and present <= _STATES.keys() else {}
+    is_active = any(word.startswith(_ACTIVE) for word in words)
+    by_header: tuple[tuple[bool, dict[str, str]], ...] = (
+        (is_negated(header), {}),
+        (is_end(header), {"": "send", **_of_flags(present, yes="delete", no="send")}),
+        (is_block(header), {"": "send", **_of_flags(present, yes="leave_out", no="send")}),
+        (is_active, _of_flags(present, yes="send", no="leave_out")),
+        (not _ACTION_WORDS.isdisjoint(words), _if_all_known(_ACTIONS, present)),
+        (speaks_of_status(header) and "A" in present, _if_all_known(_STATES, present)),
+    )
+    return next((meanings for applies, meanings in by_header if applies), {})
+
+
+def _of_flags(present: set[str], *, yes: str, no: str) -> dict[str, str]:
+    """Return what a yes and a no mean, where these are the codes; nothing where they are others."""
+    flags = next((pair for pair in _FLAGS if _are_flags(present, pair)), ())
+    return dict(zip(flags, (yes, no), strict=False))
+
+
+def _if_all_known(meanings: dict[str, str], present: set[str]) -> dict[str, str]:
+    """Return what codes mean, nothing where one of them is not known."""
+    if present <= meanings.keys():
+        return meanings
+    return {}
 
 
 def _are_flags(present: set[str], pair: tuple[str, str]) -> bool:

@@ -2,9 +2,11 @@
 
 import re
 
+from flows.extracts.control_records import digits_form, generalised
 from flows.extracts.guess import Guess
 from flows.extracts.sample import CARD, Lines
 from flows.extracts.status_words import shape
+from schemas.patterns import escaped
 from schemas.reference import toml
 
 _WORDS = "TRA?I?LE?R?|TL?R|FTR|FOOTER|EOF|END|TOTALS?|RECORDS?|T|Z|9+"
@@ -39,7 +41,7 @@ def _guess_sentence(last: str, rows: int) -> Guess | None:
     sentence = _SENTENCE.fullmatch(last.strip())
     if sentence is None:
         return None
-    pattern = rf"^([0-9]+) {sentence[2]}(?:s|\(s\))?{_generalised(sentence[3] or '')}\.? *$"
+    pattern = rf"^([0-9]+) {sentence[2]}(?:s|\(s\))?{generalised(sentence[3] or '')}\.? *$"
     return _guess_count(last, pattern, sentence, rows)
 
 
@@ -97,27 +99,10 @@ def form_of(line: str, tag: str) -> str:
 
     Their numbers and words may be others. The tag alone may be what a row begins with.
     """
-    return f"^{_escaped(tag)}{_generalised(line.rstrip()[len(tag) :])} *$"
+    return f"^{escaped(tag)}{generalised(line.rstrip()[len(tag) :])} *$"
 
 
 def _pattern(last: str, tag: re.Match[str], count: re.Match[str], delimiter: str) -> str:
     """Return a regular expression of the trailer up to the count, its group."""
-    digits = "[0-9]+" if delimiter else f"[0-9]{{{len(count[0])}}}"
-    return f"^{_escaped(tag[0])}{_generalised(last[tag.end() : count.start()])}({digits})"
-
-
-def _generalised(text: str) -> str:
-    """Return the regular expression of a text with any numbers and words in the same places."""
-    pattern = ""
-    for part in re.findall("[0-9]+|[A-Za-z]+|.", text):
-        if part.isascii() and part.isdigit():
-            pattern += "[0-9]+"
-        elif part.isascii() and part.isalpha():
-            pattern += "[A-Za-z]+"
-        else:
-            pattern += _escaped(part)
-    return pattern
-
-
-def _escaped(text: str) -> str:
-    return re.escape(text).replace("\\ ", " ")  # polars rejects an escaped space
+    digits = digits_form(len(count[0]), fixed=not delimiter)
+    return f"^{escaped(tag[0])}{generalised(last[tag.end() : count.start()])}({digits})"

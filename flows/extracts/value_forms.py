@@ -57,20 +57,26 @@ def date_forms(values: Sequence[str], today: date) -> DateForms:
     is rather the day. A day that is always 20, before two digits of a year, is the century.
     """
     step = _step(values)
-    texts = step.apply(values)
+    readings = _readings(step.apply(values), today)
+    without_day = [reading.months for reading in readings if not reading.days]
+    readings = [each for each in readings if not each.days or each.months not in without_day]
+    readings.sort(key=lambda reading: reading.rank)
+    return DateForms(step, [reading.form for reading in readings])
+
+
+def _readings(texts: Sequence[str], today: date) -> list["_Reading"]:
+    """Return how texts may be read: in the usual formats, or with day and month exchanged where the
+    month would never vary.
+    """
     shares = {form: share_of_dates(texts, form, today) for form in READINGS}
     least = max(LIKELY, 0.98 * max(shares.values()))
     readings = [_reading(texts, form, share) for form, share in shares.items() if share > least]
     unusual = [_with_day_for_month(each.form) for each in readings if each.month_never_varies]
-    for form in set(unusual).difference(READINGS):
+    for form in sorted(set(unusual).difference(READINGS)):
         share = share_of_dates(texts, form, today)
         if share > least:
             readings.append(_reading(texts, form, share))
-    without_day = [reading.months for reading in readings if not reading.days]
-    readings = [each for each in readings if not each.days or each.months not in without_day]
-    return DateForms(
-        step, [reading.form for reading in sorted(readings, key=lambda each: each.rank)]
-    )
+    return readings
 
 
 class _Reading(NamedTuple):
@@ -95,12 +101,21 @@ class _Reading(NamedTuple):
 
 
 def _reading(values: Sequence[str], form: str, share: float) -> _Reading:
-    parts = [re.compile(date_shape(form, part, real=True)) for part in "YMD" if part in form]
-    matches = [[part.match(value) for part in parts] for value in dict.fromkeys(values)]
-    dates = [tuple(match[1] for match in date if match) for date in matches if all(date)]
+    dates = _dates_read(values, form)
     months = tuple((date[0][-2:], date[1]) for date in dates)
     days = frozenset(date[2] for date in dates if len(date) > 2)
     return _Reading(form, share, months, days)
+
+
+def _dates_read(values: Sequence[str], form: str) -> list[tuple[str, ...]]:
+    """Return year, month and, where the form has one, day of each different value that is read."""
+    parts = [re.compile(date_shape(form, part, real=True)) for part in "YMD" if part in form]
+    dates = []
+    for value in dict.fromkeys(values):
+        matches = [part.match(value) for part in parts]
+        if all(matches):
+            dates.append(tuple(match[1] for match in matches if match))
+    return dates
 
 
 def _with_day_for_month(form: str) -> str:

@@ -8,7 +8,6 @@ end together. A text that the settings give to every row is meant. Only the shar
 told, never the value.
 """
 
-from collections import Counter
 from collections.abc import Iterator
 
 import polars as pl
@@ -26,10 +25,8 @@ def columns_of_one_value(rows: pl.DataFrame, layout: Layout, issuer: Issuer) -> 
     for name in rows.columns:
         limit = _limit(name, layout, issuer)
         cells = rows[name].drop_nulls().to_list()
-        if limit is None or len(cells) < portal.FEWEST_JUDGED:
-            continue
-        [(_, most)] = Counter(cells).most_common(1)
-        if most > limit * len(cells):
+        most = portal.most_equal_cells(cells, limit)
+        if most:
             yield f"{name} has one value in {most:,} of {len(cells):,} cells, limit {limit:.0%}"
 
 

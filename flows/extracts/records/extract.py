@@ -7,7 +7,7 @@ field.
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
 import numpy as np
@@ -18,11 +18,11 @@ from flows.extracts import grammar
 from flows.extracts.decode import BLOCK, Readable
 from flows.extracts.errors import EmptyExtractError, TrailerError, TruncatedError
 from flows.extracts.joined.aside import Aside
-from flows.extracts.line_kinds import Kind, set_aside
+from flows.extracts.line_kinds import Fault, Kind, set_aside, with_faults
 from flows.extracts.reader import Block
 from flows.extracts.records.fields import NO_FIELD, FieldReader, alphabet, column_name
 from flows.extracts.records.framing import Bytes, Frame
-from flows.extracts.records.segments import Fault, KeyedRecords, Records, SegmentedRecords
+from flows.extracts.records.segments import KeyedRecords, Records, SegmentedRecords
 from flows.extracts.records.text import framing, record_texts, stored_pieces
 from flows.extracts.trailer import ControlRecords, HashTotal
 from schemas.manifest import JoinedRows
@@ -135,10 +135,7 @@ class RecordExtract:
         named = cells.rows.rename(dict(zip(cells.rows.columns, self.header, strict=True)))
         rows = pl.concat([numbers, named], how="horizontal")
         refused = self._refused(frame, is_row, cells.wrong, refused_places, numbers)
-        if refused_places.size:
-            is_sound = np.ones(len(wrong), np.bool_)
-            is_sound[refused_places] = False
-            rows = rows.filter(pl.Series(is_sound))
+        rows = _without(rows, refused_places)
         if self._total is not None:
             self._total.add(rows)
         return Block(rows, refused)
@@ -152,14 +149,13 @@ class RecordExtract:
         typed = segments.read(Records(records[is_record], frame.lengths[is_record], places))
         kinds[is_record] = typed.kinds
         numbers = self._number(kinds)
-        faults = [typed.faults.get(place) for place in range(numbers.height)]
-        codes = pl.Series("code", [fault and fault.code for fault in faults], dtype=pl.String)
-        where = pl.Series("found", [fault and fault.found for fault in faults], dtype=pl.String)
-        is_sound = codes.is_null()
-        rows = pl.concat([numbers, typed.rows], how="horizontal").filter(is_sound)
+        refused_places = sorted(typed.faults)
+        rows = pl.concat([numbers, typed.rows], how="horizontal")
+        rows = _without(rows, refused_places)
         if self._total is not None:
             self._total.add(rows)
-        return Block(rows, numbers.with_columns(codes, where).filter(~is_sound))
+        faults = (typed.faults[place] for place in refused_places)
+        return Block(rows, with_faults(numbers[refused_places], faults))
 
     def _refused(
         self,
@@ -171,13 +167,11 @@ class RecordExtract:
     ) -> pl.DataFrame:
         """Return the records that are refused, each with its code, and the field and byte."""
         starts = frame.starts[is_row]
-        faults = [
+        faults = (
             self._fault(int(wrong[place]), frame.first + int(starts[place]))
             for place in places.tolist()
-        ]
-        codes = pl.Series("code", [fault.code for fault in faults], dtype=pl.String)
-        where = pl.Series("found", [fault.found for fault in faults], dtype=pl.String)
-        return numbers[places].with_columns(codes, where)
+        )
+        return with_faults(numbers[places], faults)
 
     def _fault(self, place: int, start: int) -> Fault:
         if place == NO_FIELD:
@@ -234,3 +228,12 @@ class RecordExtract:
         self._controls.check_parts(self.height, self.kinds[Kind.CONTINUES])
         if self._total is not None:
             self._total.check(self.height, self.kinds[Kind.REFUSED])
+
+
+def _without(rows: pl.DataFrame, refused: Sequence[int] | npt.NDArray[np.int64]) -> pl.DataFrame:
+    """Return the rows but for those at some places."""
+    if not len(refused):
+        return rows
+    is_sound = np.ones(rows.height, np.bool_)
+    is_sound[refused] = False
+    return rows.filter(pl.Series(is_sound))

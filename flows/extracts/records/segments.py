@@ -10,7 +10,7 @@ import polars as pl
 
 from flows.extracts import grammar
 from flows.extracts.joined.aside import Aside
-from flows.extracts.line_kinds import Kind
+from flows.extracts.line_kinds import Fault, Kind
 from flows.extracts.records.fields import NO_FIELD, FieldReader, alphabet, column_name
 from flows.extracts.records.framing import Bytes, Frame, Places
 from flows.extracts.segments import UNKNOWN, Place, Row, Rows
@@ -20,13 +20,6 @@ from schemas.source import SourceSettings
 _KINDS = {Place.ROW: Kind.RECORD, Place.PART: Kind.CONTINUES, Place.REFUSED: Kind.REFUSED}
 
 Verdicts = npt.NDArray[np.uint8]
-
-
-class Fault(NamedTuple):
-    """Why a record is refused, and where."""
-
-    code: str
-    found: str | None
 
 
 class Records(NamedTuple):
