@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from flows.harmless import READ, kept_text
 from flows.harmless_tokens import MOST_DATES, Token, is_date, is_digit, mark
-from flows.secret_words import speaks_of_secret
+from flows.secret_words import speaks_of_secret, without_accents
 from flows.vocabulary import DIGIT_WORDS
 
 LONGEST_WORD = 24
@@ -87,7 +87,7 @@ def _is_word(text: str) -> bool:
     """
     if not text.isalpha() or len(text) > LONGEST_WORD or any(map(is_digit, text)):
         return False
-    plain = "".join(map(_plain, text))
+    plain = without_accents(text)
     if not plain.isascii():
         return True
     if plain.isupper() and len(plain) > LONGEST_CAPITALS:
@@ -95,8 +95,3 @@ def _is_word(text: str) -> bool:
     if not _CASED.fullmatch(plain) or _CONSONANTS.search(plain):
         return False
     return len(plain) <= 5 or _VOWEL.search(plain) is not None
-
-
-def _plain(letter: str) -> str:
-    """Return a Latin letter without its accents; any other as it is."""
-    return unicodedata.normalize("NFD", letter)[0]

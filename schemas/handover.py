@@ -4,7 +4,7 @@ Both go to a place, sealed to a key where one is pinned, and are confirmed by a 
 """
 
 import ipaddress
-from typing import Annotated, Final, Literal, Self, get_args
+from typing import Annotated, Final, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, StringConstraints, field_validator, model_validator
@@ -157,4 +157,3 @@ class Receiver(HandedOver):
 
 
 PLAIN: Final = Receiver(schedule=BY_HAND)  # the default receiver, where it has no table
-FORMATS: Final = get_args(Receiver.model_fields["format"].annotation)

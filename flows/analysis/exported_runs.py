@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 
 from flows.analysis.exported_rows import as_parquet
+from flows.reports.summary import FIGURES
 from flows.runs.chunks import commit_time
 from flows.runs.events import COMMITTED, DROP_TIME
 from flows.runs.keys import RunId, hive
@@ -15,16 +16,6 @@ from schemas.analysis import ExportedRuns
 from schemas.manifest import Manifest
 from schemas.records import Abandoned
 
-FATES = (
-    "read",
-    "linked",
-    "error",
-    "awaiting",
-    "rejected",
-    "ineligible",
-    "duplicate",
-    "suppressed",
-)
 _NOTHING: Mapping[str, Any] = {}
 
 
@@ -56,7 +47,7 @@ def exported_run(run: StoredRun) -> dict[str, Any]:
         "sequence": manifest.sequence if manifest else None,
         "dropped_at": _dropped_at(run),
         "committed_at": commit_time(run.events(COMMITTED)),
-        **{fate: counts.get(fate) for fate in FATES},
+        **{fate: counts.get(fate) for fate in FIGURES},
         "chunks": len(manifest.chunks) if manifest else None,
         "answered": summary.get("chunks", _NOTHING).get("answered"),
         "breaks": len(breaks) + summary.get("more_breaks", 0) if summary else None,

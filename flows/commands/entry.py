@@ -19,9 +19,8 @@ from flows.commands.context import Context
 from flows.commands.form import Form
 from flows.commands.named_files import usable_files
 from flows.commands.parameters import Field
-from flows.commands.result import Result
+from flows.commands.result import Result, of_several
 from flows.commands.second_person import run_by_two
-from flows.commands.several_issuers import for_each
 from flows.commands.signature import Parameter, examples_of, parameters_of, summary_of
 from flows.errors import OperatorError
 from flows.steps import Option, Step, is_placeholder
@@ -47,10 +46,10 @@ SHARED = ("actor", "approve")  # parameters that every entry may have: they are 
 
 
 class PlaceholderError(OperatorError):
-    """A line was pasted as it was printed, with a word that stands for something in it."""
+    """A line was pasted as it was printed, with a placeholder in it."""
 
-    message = "{value} is {word}, which only stands for what belongs there. Nothing was done."
-    next_step = "Put it in, in quotes where it has blanks, and give the command again."
+    message = "{value} is {word}, a placeholder for a real value. Nothing was done."
+    next_step = "Replace it, in quotes where the value has blanks, and run the command again."
 
 
 @dataclass(frozen=True)
@@ -78,13 +77,22 @@ class Entry(Generic[P]):
         _, *values = inspect.signature(self.run).bind(context, *args, **options).arguments.items()
         by_name = dict(values)
         self._refuse_placeholders(context, by_name)
-        name = self._target
-        targets = str(by_name.get(name, ""))
+        targets = str(by_name.get(self._target, ""))
         if "," in targets:
-            return for_each(
-                context, targets, lambda target: self._run_one(context, {**by_name, name: target})
-            )
+            return self._run_each(context, targets, by_name)
         return self._run_one(context, by_name)
+
+    def _run_each(self, context: Context, targets: str, values: Mapping[str, Any]) -> Result:
+        """Run the command once for each issuer or run, named with commas between.
+
+        One that is refused does not stop the others.
+        """
+
+        def run_one(target: str) -> list[tuple[str, Result]]:
+            return [(target, self._run_one(context, {**values, self._target: target}))]
+
+        results, refused = context.each(targets, run_one)
+        return of_several(results, refused)
 
     def _refuse_placeholders(self, context: Context, values: Mapping[str, Any]) -> None:
         """Raise PlaceholderError where a text is a placeholder as it is printed."""

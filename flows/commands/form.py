@@ -14,10 +14,6 @@ class Choice(NamedTuple):
     help: str
     sets: Mapping[str, Mapping[str, object]]
 
-    def covers(self, parameter: str) -> bool:
-        """Return whether a label sets this parameter."""
-        return any(parameter in values for values in self.sets.values())
-
 
 class Form(NamedTuple):
     """The Prefect form of an entry.
@@ -36,7 +32,3 @@ class Form(NamedTuple):
     says_result: bool = False  # its last state says first how many cardholders have a link
     # optional on a schedule; none changes nothing
     actor: Literal["required", "optional", "none"] = "required"
-
-    def choice_of(self, parameter: str) -> Choice | None:
-        """Return the choice that stands for a parameter, None where it has a field of its own."""
-        return next((choice for choice in self.choices if choice.covers(parameter)), None)

@@ -5,6 +5,7 @@ code.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
+from itertools import chain
 from typing import Any, Final, NamedTuple, Self
 
 from flows.errors import CardlinkError
@@ -206,3 +207,50 @@ def artifact(records: Sequence[Mapping[str, object]], key: str, title: str) -> T
     columns = list(records[0]) if records else []
     rows = [[record.get(name, "") for name in columns] for record in records]
     return Table(columns, rows, key, title, on_terminal=False)
+
+
+def of_several(
+    by_target: Sequence[tuple[str, Result]], refused: Mapping[str, CardlinkError]
+) -> Result:
+    """Return what came of a command for each of its targets as one, with the worst exit code."""
+    results = [result for _, result in by_target]
+    lines = [
+        Sentence("{target}: {error}", target=target, error=error.text)
+        for target, error in refused.items()
+    ]
+    facts = {
+        "issuers": [result.facts for result in results],
+        "refused": {target: str(error.text) for target, error in refused.items()},
+    }
+    codes = [result.exit_code for result in results]
+    codes += [error.exit_code for error in refused.values()]
+    failures = (result.failure for result in results)
+    return Result(
+        facts,
+        _shown_together(results, lines),
+        _next_step(by_target),
+        worst(codes),
+        headline="; ".join([*(result.sentence for result in results), *map(str, lines)]),
+        failure=next(filter(None, failures), None),
+    )
+
+
+def _shown_together(results: Sequence[Result], lines: Sequence[Sentence]) -> list[Part]:
+    """Return what results show, with an empty line between two, and these lines behind them."""
+    shown: list[Part] = list(chain.from_iterable([*result.shown, ""] for result in results))
+    if not lines:
+        return shown[:-1]
+    return [*shown, *lines]
+
+
+def _next_step(by_target: Sequence[tuple[str, Result]]) -> Step | None:
+    """Return the next step for all that have the same one but for the target, else the first."""
+    steps = [(target, result.next_step) for target, result in by_target]
+    known = [(target, step) for target, step in steps if step is not None]
+    if not known:
+        return None
+    first_target, first = known[0]
+    same = [target for target, step in known if step == first.about(first_target, target)]
+    if len(same) < len(known):
+        return first
+    return first.about(first_target, ",".join(same))

@@ -44,7 +44,7 @@ WITHOUT: Final = {
     portal.CUID: (
         "Which column differs for each cardholder? Without one, cardlink makes a reference up"
     ),
-    portal.CVV: "Is there no CVV? A link may not open without",
+    portal.CVV: "Is there no CVV? A link may not open without it",
 }
 _COUNTRIES = {
     **dict.fromkeys("0123456789", places.US),

@@ -178,9 +178,9 @@ def _with_doubt_of_values(guess: Guess, columns: Sequence[Column]) -> Guess:
     most = portal.most_equal_cells(values, target.most_equal)
     if not most:
         return guess
-    question = f"{most:,} of {len(values):,} rows have one value: is it real, and the right column?"
+    question = f"{most:,} of {len(values):,} rows have the same value: is this the right column?"
     if guess.key in (portal.CVV, portal.CVV_HASH):
-        question += " A link may not open with another CVV than the card's"
+        question += " A link may not open unless the CVV is the card's own"
     others = guess.others if target.required else (*guess.others, "")
     return guess._replace(question=question, others=others)
 

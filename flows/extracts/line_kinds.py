@@ -1,5 +1,6 @@
 """What each physical line of an extract is, by the grammar and the settings: of a record or not."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 from itertools import pairwise
@@ -42,6 +43,22 @@ def set_aside(kinds: Mapping[Kind, int], parts: int = 0, hidden: int = 0) -> dic
         "parts": parts,
     }
     return {kind: number for kind, number in lines.items() if number}
+
+
+def height(counts: Mapping[Kind, int]) -> int:
+    """Return how many of the counted lines begin a row, refused ones included."""
+    return counts[Kind.RECORD] + counts[Kind.REFUSED]
+
+
+def numbered(kinds: Kinds, counts: Counter[Kind]) -> pl.DataFrame:
+    """Return row and line of each line that begins a row, behind those counted; count all lines."""
+    first = np.uint32(counts.total() + 1)
+    lines = np.flatnonzero(kinds <= Kind.REFUSED).astype(np.uint32) + first
+    first_row = height(counts) + 1
+    rows = np.arange(first_row, first_row + lines.size, dtype=np.uint32)
+    times = np.bincount(kinds, minlength=len(Kind)).tolist()
+    counts.update(dict(zip(Kind, times, strict=True)))
+    return pl.DataFrame({"row": rows, "line": lines})
 
 
 class Fault(NamedTuple):

@@ -23,7 +23,15 @@ from flows.extracts.decode import BLOCK, Readable, as_utf8, without_escapes
 from flows.extracts.errors import EmptyExtractError, HeaderError, TrailerError, TruncatedError
 from flows.extracts.header import header_names, is_closed, is_sep_line, otherwise_closed
 from flows.extracts.joined.aside import Aside
-from flows.extracts.line_kinds import Kind, Kinds, LineKinds, set_aside, with_faults
+from flows.extracts.line_kinds import (
+    Kind,
+    Kinds,
+    LineKinds,
+    height,
+    numbered,
+    set_aside,
+    with_faults,
+)
 from flows.extracts.parsing import Parser
 from flows.extracts.records.text import text_blocks, text_encoding
 from flows.extracts.trailer import ControlRecords, HashTotal
@@ -122,7 +130,7 @@ class Extract:
     @property
     def height(self) -> int:
         """The lines so far that begin a row, refused ones included."""
-        return self.kinds[Kind.RECORD] + self.kinds[Kind.REFUSED]
+        return height(self.kinds)
 
     def __iter__(self) -> Iterator[Block]:
         """Yield the blocks; EmptyExtractError, EncodingError, TrailerError or TruncatedError."""
@@ -277,7 +285,7 @@ class Extract:
         faults = self._line_kinds.faults(lines, kinds)
         if (kinds <= Kind.REFUSED).any():
             self._cut = self._line_kinds.cut_off(lines, kinds, faults, self._lines_read + 1)
-        numbers = self._number(kinds)
+        numbers = numbered(kinds, self.kinds)
         is_record = kinds == Kind.RECORD
         has_record = is_record[kinds <= Kind.REFUSED]
         refused = with_faults(numbers.filter(~has_record), faults.values())
@@ -292,15 +300,6 @@ class Extract:
         if self._total is not None:
             self._total.add(rows)
         return Block(rows, refused), unread
-
-    def _number(self, kinds: Kinds) -> pl.DataFrame:
-        """Return row and line of each line that begins a row; count all lines."""
-        first = np.uint32(self._lines_read + 1)
-        lines = np.flatnonzero(kinds <= Kind.REFUSED).astype(np.uint32) + first
-        rows = np.arange(self.height + 1, self.height + 1 + lines.size, dtype=np.uint32)
-        counts = np.bincount(kinds, minlength=len(Kind)).tolist()
-        self.kinds.update(dict(zip(Kind, counts, strict=True)))
-        return pl.DataFrame({"row": rows, "line": lines})
 
     # The end
 

@@ -29,15 +29,15 @@ from schemas.status import (
 
 
 class UndecidedError(OperatorError):
-    """Columns of which nobody has said what they are made of, or which rows count by them."""
+    """Nobody has decided what some columns are made of, or which rows count by them."""
 
     message = "The settings of {issuer} leave open: {columns}. Nothing was sent."
     next_step = Sentence(
-        'In the TOML, the question of each stands above its "undecided", and the answers that '
-        "`init` found stand below: put the right one in its place ({column_settings}, "
-        "{status_settings}), and ask the issuer where you do not know it. In [status], where a "
-        'column does not say which rows count, write "ignored"; in [columns], where an optional '
-        "column has no source, delete its line.",
+        'In the TOML, the question is above each "undecided", and the answers that `init` found '
+        'are below it. Replace "undecided" with the right answer ({column_settings}, '
+        "{status_settings}), and ask the issuer where you do not know it. If a column of [status] "
+        'does not say which rows count, write "ignored"; if an optional column of [columns] has '
+        "no source, delete its line.",
         column_settings=Step("settings", "columns"),
         status_settings=Step("settings", "status"),
     )

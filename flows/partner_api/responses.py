@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from flows.harmless import with_cuid
-from flows.partner_api.translation import elements, job_in_our_words, link_in_our_words, value_at
+from flows.partner_api.translation import job_in_our_words, link_in_our_words, value_at
 from flows.results.error_text import parse_error
 from schemas.partner_api.card_link import CardLink, Refusal
 from schemas.partner_api.jobs import CredentialRequest, JobMessage, JobRecord, Messages, identifier
@@ -19,11 +19,6 @@ from schemas.partner_api.profile import INTERFACE, Profile
 
 # in place of what was on a page of messages that was lost
 LOST_PAGE: Final = {"lost_page": True}
-
-
-def messages_of(body: bytes, profile: Profile = INTERFACE) -> Messages:
-    """Return the messages in the body of any messages endpoint (2.1, 2.4)."""
-    return messages_in(elements(document_of(body), profile))
 
 
 def messages_in(parts: Iterable[Any]) -> Messages:

@@ -105,6 +105,21 @@ def _send_again(effect: str) -> Choice:
     return Choice("send again", effect, _RESUBMIT)
 
 
+def _rows_to_send_again(name: str, matter: str, effect: str, *, joins: str = "") -> str:
+    """Add a kind of rows that go out again unchanged, or are given up; return its name."""
+    kind = Kind(
+        name,
+        OPERATOR,
+        matter,
+        _REHEARSE,
+        choices=(_send_again(effect), _GIVE_OLD_UP, _GIVE_UP),
+        rows=CARDHOLDERS,
+        several=True,
+        joins=joins,
+    )
+    return _kind(kind)
+
+
 _NEEDS_NONE = "They need no link: nobody waits for them, and they are not sent again."
 _GIVE_UP = Choice(
     "give up", _NEEDS_NONE, Step("mend give-up", Slot("target"), code=Slot("codes"), reason=WHY)
@@ -330,36 +345,16 @@ NAMELESS = _kind(
         several=True,
     )
 )
-AS_THEY_ARE = _kind(
-    Kind(
-        "rows to send again",
-        OPERATOR,
-        "Without a link, though their rows are correct",
-        _REHEARSE,
-        choices=(
-            _send_again("Their rows go out again as they are; cards with a link or a wait stay."),
-            _GIVE_OLD_UP,
-            _GIVE_UP,
-        ),
-        rows=CARDHOLDERS,
-        several=True,
-    )
+AS_THEY_ARE = _rows_to_send_again(
+    "rows to send again",
+    "Without a link, though their rows are correct",
+    "Their rows go out again as they are; cards with a link or a wait stay.",
 )
-SEND_AGAIN = _kind(
-    Kind(
-        "errors to send again",
-        OPERATOR,
-        "Refused by the partner, though their rows are correct",
-        _REHEARSE,
-        choices=(
-            _send_again("Their rows go out again as they are; cards with a link or a wait stay."),
-            _GIVE_OLD_UP,
-            _GIVE_UP,
-        ),
-        rows=CARDHOLDERS,
-        several=True,
-        joins=AS_THEY_ARE,
-    )
+SEND_AGAIN = _rows_to_send_again(
+    "errors to send again",
+    "Refused by the partner, though their rows are correct",
+    "Their rows go out again as they are; cards with a link or a wait stay.",
+    joins=AS_THEY_ARE,
 )
 ASK_ABOUT = _kind(
     Kind(
@@ -373,41 +368,23 @@ ASK_ABOUT = _kind(
         several=True,
     )
 )
-LOST_ROWS = _kind(
-    Kind(
-        "rows decided lost, to send again",
-        OPERATOR,
-        "Without a usable answer, as an operator decided",
-        _REHEARSE,
-        choices=(_send_again("Their rows go out again as they are."), _GIVE_OLD_UP, _GIVE_UP),
-        rows=CARDHOLDERS,
-        several=True,
-        joins=AS_THEY_ARE,
-    )
+LOST_ROWS = _rows_to_send_again(
+    "rows decided lost, to send again",
+    "Without a usable answer, as an operator decided",
+    "Their rows go out again as they are.",
+    joins=AS_THEY_ARE,
 )
-EXPIRED_ROWS = _kind(
-    Kind(
-        "links expired on arrival, to send again",
-        OPERATOR,
-        "Their link had expired when it came, as an operator decided",
-        _REHEARSE,
-        choices=(_send_again("Their rows go out again for new links."), _GIVE_OLD_UP, _GIVE_UP),
-        rows=CARDHOLDERS,
-        several=True,
-        joins=AS_THEY_ARE,
-    )
+EXPIRED_ROWS = _rows_to_send_again(
+    "links expired on arrival, to send again",
+    "Their link had expired when it came, as an operator decided",
+    "Their rows go out again for new links.",
+    joins=AS_THEY_ARE,
 )
-CANCELLED_ROWS = _kind(
-    Kind(
-        "rows of cancelled chunks",
-        OPERATOR,
-        "Not sent: their chunk was cancelled",
-        _REHEARSE,
-        choices=(_send_again("Their rows go out again in new chunks."), _GIVE_OLD_UP, _GIVE_UP),
-        rows=CARDHOLDERS,
-        several=True,
-        joins=AS_THEY_ARE,
-    )
+CANCELLED_ROWS = _rows_to_send_again(
+    "rows of cancelled chunks",
+    "Not sent: their chunk was cancelled",
+    "Their rows go out again in new chunks.",
+    joins=AS_THEY_ARE,
 )
 TYPED_IN = _kind(
     Kind(

@@ -122,8 +122,8 @@ class OneValueError(GateError):
 
     message = "{extract}: {columns}. Nothing was committed."
     next_step = Sentence(
-        "Links ask for what the extract says. Read in {check} what the column is made of, and ask "
-        "the issuer for the real values; where they are real, submit with {open}. "
+        "A link asks the cardholder for what the extract says. See in {check} what the column is "
+        "made of, and ask the issuer for the real values. If they are real, submit with {open}. "
         "To decide for every extract: limits.max_one_value.",
         open=opening("one-value"),
     )

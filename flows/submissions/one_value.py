@@ -1,11 +1,11 @@
 """Columns where one value stands in too many rows, though nearly all should differ.
 
-A CVV of all `000` keeps every rule, and no link that asks for it can be opened. Which share one
-value may have says `[limits] max_one_value`, else `Column.most_equal`. Fewer cells than
+A CVV of all `000` keeps every rule, and no link that asks for it can be opened. The largest share
+that one value may have is `[limits] max_one_value`, or else `Column.most_equal`. Fewer cells than
 FEWEST_JUDGED are not judged: so few people may be one family or firm, and chance alone gives a few
 cells a large share. Months of expiry are judged in a portfolio alone: the new cards of one night
-end together. A text that the settings give to every row is meant. Only the share of a value is
-told, never the value.
+end together. A text that the settings give to every row is not judged. Only the share of a value is
+shown, never the value.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ def columns_of_one_value(rows: pl.DataFrame, layout: Layout, issuer: Issuer) -> 
         cells = rows[name].drop_nulls().to_list()
         most = portal.most_equal_cells(cells, limit)
         if most:
-            yield f"{name} has one value in {most:,} of {len(cells):,} cells, limit {limit:.0%}"
+            yield f"{name} has the same value in {most:,} of {len(cells):,} cells, limit {limit:.0%}"
 
 
 def _limit(name: str, layout: Layout, issuer: Issuer) -> float | None:

@@ -19,7 +19,6 @@ UPDATING: Final = "UPDATING"  # authentication has succeeded: the user may leave
 ACK: Final = "ack"  # its answer
 ACK_KEY: Final = "tfa"  # the key of its answer
 ACKNOWLEDGED: Final = "tfa_message"  # its type, and a key that it may have
-JOB_STATUS: Final = "job_status"
 
 
 def text(value: object) -> str | None:

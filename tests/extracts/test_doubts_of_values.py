@@ -51,7 +51,7 @@ def test_one_value_where_nearly_all_should_differ_is_a_doubt_without_the_value(
 
     [doubt] = draft.doubts
     assert target == doubt.key
-    assert doubt.question.startswith("60 of 60 rows have one value: is it real")
+    assert doubt.question.startswith("60 of 60 rows have the same value: is this the right column")
     assert f'"{value}"' not in draft.toml
 
 

@@ -11,11 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.partner_api.responses import job_of, link_of, messages_of
+from flows.partner_api.responses import job_of, link_of
 from flows.partner_api.translation import elements, meaning_of
 from schemas.partner_api.profile import INTERFACE, Profile
 from schemas.partner_api.service import ServiceSettings
-from tests.partner_api.test_responses import ENVELOPE, NAMES, PLAUSIBLE, REQUEST, STATUS, body
+from tests.partner_api.test_responses import (
+    ENVELOPE,
+    NAMES,
+    PLAUSIBLE,
+    REQUEST,
+    STATUS,
+    body,
+    messages_of,
+)
 
 OWN = Profile.model_validate(
     {

@@ -11,8 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.partner_api.responses import job_of, link_of, messages_of, refusal_of, text_in
-from schemas.partner_api.jobs import CredentialRequest, JobMessage
+from flows.partner_api.responses import (
+    document_of,
+    job_of,
+    link_of,
+    messages_in,
+    refusal_of,
+    text_in,
+)
+from flows.partner_api.translation import elements
+from schemas.partner_api.jobs import CredentialRequest, JobMessage, Messages
+from schemas.partner_api.profile import INTERFACE, Profile
 
 ENVELOPE = "0b1f8d3e-5c1b-4a57-9a39-2f8f5f0c7f11"
 STATUS = {
@@ -82,6 +91,11 @@ PLAUSIBLE = st.recursive(
 
 def body(document: Any) -> bytes:
     return json.dumps(document).encode()
+
+
+def messages_of(raw: bytes, profile: Profile = INTERFACE) -> Messages:
+    """Return the messages in a body, as a client reads them."""
+    return messages_in(elements(document_of(raw), profile))
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from flows.partner_api.client import ServiceClient
-from flows.partner_api.responses import messages_of
 from flows.partner_api.service import NoSuchRecordError, ServiceRefusedError, UnauthorisedError
 from flows.simulator.service.books import Habits
 from schemas.partner_api.card_link import CardLink, Refusal
 from tests.partner_api.service_clients import CARD, CARDHOLDER, client_of, request, started_job
+from tests.partner_api.test_responses import messages_of
 from tests.service import RunningService, running_service
 
 PATIENT = {"username": "ada", "password": "right"}

@@ -54,7 +54,7 @@ def test_a_column_of_one_value_is_named_with_share_and_count_and_without_the_val
     sentences = found(column(column_name, [value] * 60))
 
     limit = f"{portal.COLUMNS[column_name].most_equal:.0%}"
-    assert [f"{column_name} has one value in 60 of 60 cells, limit {limit}"] == sentences
+    assert [f"{column_name} has the same value in 60 of 60 cells, limit {limit}"] == sentences
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_an_extract_of_one_cvv_is_refused_until_the_gate_is_opened_which_says_so
         pl.lit("000").alias(portal.CVV), pl.lit(None, pl.String).alias(portal.CVV_HASH)
     )
     name = bench.drop_bytes(portal_csv(rows))
-    sentence = f"{portal.CVV} has one value in 60 of 60 cells, limit 20%"
+    sentence = f"{portal.CVV} has the same value in 60 of 60 cells, limit 20%"
 
     with pytest.raises(OneValueError, match=sentence) as refused:
         bench.submit(name)

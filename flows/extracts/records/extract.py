@@ -18,7 +18,7 @@ from flows.extracts import grammar
 from flows.extracts.decode import BLOCK, Readable
 from flows.extracts.errors import EmptyExtractError, TrailerError, TruncatedError
 from flows.extracts.joined.aside import Aside
-from flows.extracts.line_kinds import Fault, Kind, set_aside, with_faults
+from flows.extracts.line_kinds import Fault, Kind, Kinds, height, numbered, set_aside, with_faults
 from flows.extracts.reader import Block
 from flows.extracts.records.fields import NO_FIELD, FieldReader, alphabet, column_name
 from flows.extracts.records.framing import Bytes, Frame
@@ -28,8 +28,6 @@ from flows.extracts.trailer import ControlRecords, HashTotal
 from schemas.manifest import JoinedRows
 from schemas.record_layout import Layout
 from schemas.source import SourceSettings
-
-Kinds = npt.NDArray[np.uint8]
 
 
 class RecordExtract:
@@ -95,7 +93,7 @@ class RecordExtract:
     @property
     def height(self) -> int:
         """The records so far that are rows, refused ones included."""
-        return self.kinds[Kind.RECORD] + self.kinds[Kind.REFUSED]
+        return height(self.kinds)
 
     def __iter__(self) -> Iterator[Block]:
         """Yield the blocks; RecordFormatError, EmptyExtractError, TrailerError, TruncatedError."""
@@ -131,7 +129,7 @@ class RecordExtract:
         is_long = lengths > self._layout.size
         refused_places = np.flatnonzero((wrong != NO_FIELD) | is_long)
         kinds[np.flatnonzero(is_row)[refused_places]] = Kind.REFUSED
-        numbers = self._number(kinds)
+        numbers = numbered(kinds, self.kinds)
         named = cells.rows.rename(dict(zip(cells.rows.columns, self.header, strict=True)))
         rows = pl.concat([numbers, named], how="horizontal")
         refused = self._refused(frame, is_row, cells.wrong, refused_places, numbers)
@@ -148,7 +146,7 @@ class RecordExtract:
         places = frame.first + frame.starts[is_record]
         typed = segments.read(Records(records[is_record], frame.lengths[is_record], places))
         kinds[is_record] = typed.kinds
-        numbers = self._number(kinds)
+        numbers = numbered(kinds, self.kinds)
         refused_places = sorted(typed.faults)
         rows = pl.concat([numbers, typed.rows], how="horizontal")
         rows = _without(rows, refused_places)
@@ -179,14 +177,6 @@ class RecordExtract:
         field = self._reader.fields[place]
         where = f"{field.name}, at byte {start + field.start + 1:,}"
         return Fault(self._reader.fault(place), where)
-
-    def _number(self, kinds: Kinds) -> pl.DataFrame:
-        """Return row and line of each record that is a row; count all."""
-        lines = np.flatnonzero(kinds <= Kind.REFUSED).astype(np.uint32) + np.uint32(self.lines + 1)
-        rows = np.arange(self.height + 1, self.height + 1 + lines.size, dtype=np.uint32)
-        counts = np.bincount(kinds, minlength=len(Kind)).tolist()
-        self.kinds.update(dict(zip(Kind, counts, strict=True)))
-        return pl.DataFrame({"row": rows, "line": lines})
 
     # Header and trailer
 
