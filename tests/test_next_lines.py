@@ -227,7 +227,7 @@ def test_one_placeholder_among_several_issuers_refuses_the_command_for_all(tmp_p
     with pytest.raises(PlaceholderError) as refused:
         ENTRIES["purge"].invoke(Context(tmp_path), {"issuer": "bank,ISSUER"})
 
-    assert str(refused.value).startswith("ISSUER is ISSUER, which only stands for")
+    assert str(refused.value).startswith("ISSUER is ISSUER, a placeholder")
 
 
 def test_what_is_put_in_the_place_of_a_placeholder_can_have_blanks() -> None:

@@ -27,7 +27,8 @@ def columns_of_one_value(rows: pl.DataFrame, layout: Layout, issuer: Issuer) -> 
         cells = rows[name].drop_nulls().to_list()
         most = portal.most_equal_cells(cells, limit)
         if most:
-            yield f"{name} has the same value in {most:,} of {len(cells):,} cells, limit {limit:.0%}"
+            share = f"{most:,} of {len(cells):,} cells"
+            yield f"{name} has the same value in {share}, limit {limit:.0%}"
 
 
 def _limit(name: str, layout: Layout, issuer: Issuer) -> float | None:
