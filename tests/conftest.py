@@ -135,7 +135,7 @@ def _outcomes_are_as_published() -> Iterator[None]:
     yield
     differences = sorted(set(published_outcomes.wrong))
     published_outcomes.wrong.clear()
-    assert differences == [], "see schemas/outcomes; then run: python -m tests.reference"
+    assert differences == [], "what a command prints is described in deploy/outcome.schema.json"
 
 
 @pytest.fixture(scope="session")

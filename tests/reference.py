@@ -34,7 +34,6 @@ from schemas.challenges import ANSWERS
 from schemas.delivery import DeliveryEvent
 from schemas.governed import RECEIVERS
 from schemas.issuer import Issuer, RuleSettings
-from schemas.outcomes import document as outcomes
 from schemas.reasons import LETTERS, LINES, PARTNER, ROWS, reason
 from schemas.reference import every_key, tables
 from schemas.rule import SEVERITY_SETTINGS
@@ -412,11 +411,6 @@ def _kind(kind: pl.DataType) -> str:
     return KINDS.get(str(kind), str(kind).lower())
 
 
-def outcome_schema() -> str:
-    """Return the JSON Schema of what `--json` prints."""
-    return json.dumps(outcomes.document(), indent=1, ensure_ascii=False) + "\n"
-
-
 def delivery_schema() -> str:
     """Return the JSON Schema of a delivery's done marker, and of the event."""
     schema = DeliveryEvent.model_json_schema()
@@ -430,7 +424,6 @@ PAGES: Final = {
     "REASONS.md": reasons_page,
     "INTERFACE.md": interface_page,
     "acknowledgement.schema.json": acknowledgement_schema,
-    "outcome.schema.json": outcome_schema,
     "cardlink.1": man_page,
     "delivery.schema.json": delivery_schema,
 }
