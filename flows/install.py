@@ -12,8 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
@@ -23,7 +22,7 @@ from flows.commands.entry import entry
 from flows.commands.parameters import Field
 from flows.commands.result import Result
 from flows.configuration import FileThereError, load_issuer
-from flows.errors import OperatorError, TryAgainError
+from flows.errors import OperatorError
 from flows.steps import counted
 from flows.wiring import (
     HEARTBEAT,
@@ -50,30 +49,6 @@ FILTERS: dict[str, dict[str, list[str]]] = {  # what the page of runs offers as 
     "nights (cardlink)": {"tag": ["nightly"]},
     "failures (cardlink)": {"tag": ["cardlink"], "state": ["Failed", "Crashed", "TimedOut"]},
 }
-
-
-class NoServerError(OperatorError):
-    """No Prefect server is named: Prefect would start one that ends with the command."""
-
-    message = "PREFECT_API_URL names no Prefect server. Nothing was installed."
-    next_step = (
-        "Set it (http://127.0.0.1:4200/api for `prefect server start` here), "
-        "then run {same_command} again."
-    )
-
-
-class ServerFailsError(TryAgainError):
-    """The Prefect server did not answer, or with an error of its own."""
-
-    message = "The Prefect server does not take what is to be installed: {reason}."
-    next_step = "Run {same_command} again once it answers: it begins anew, and nothing is doubled."
-
-
-class ServerRefusesError(OperatorError):
-    """The Prefect server does not accept who installs."""
-
-    message = "The Prefect server refuses what is to be installed: {reason}."
-    next_step = "Correct PREFECT_API_URL or PREFECT_API_AUTH_STRING, then run {same_command} again."
 
 
 class DeployError(OperatorError):
@@ -133,20 +108,6 @@ def automation(spec: dict[str, Any], blocks: list[UUID]) -> AutomationCore:
     )
 
 
-@contextmanager
-def _answering() -> Iterator[None]:
-    """Raise ServerFailsError or ServerRefusesError instead of the errors of Prefect's client."""
-    from flows import prefect_answers  # its httpx would take a tenth of the start of every command
-
-    try:
-        yield
-        return
-    except prefect_answers.FAILURES as error:
-        reason = prefect_answers.reason_of(error)
-        kind = ServerRefusesError if prefect_answers.is_refusal(error) else ServerFailsError
-    raise kind(reason=reason)
-
-
 def _prefect(arguments: list[str], subject: str, filled: dict[str, str]) -> None:
     command = [sys.executable, "-m", "prefect", "--no-prompt", *arguments]
     done = subprocess.run(
@@ -165,6 +126,8 @@ def _deploy_receivers(settings: Issuer, filled: dict[str, str]) -> None:
     """Deploy the schedules of receivers that have one of their own; those of others go."""
     from prefect.client.orchestration import get_client
 
+    from flows.prefect_answers import answering
+
     issuer = settings.issuer
     for receiver, table in settings.deliveries.items():
         if table.cron is not None:
@@ -172,7 +135,7 @@ def _deploy_receivers(settings: Issuer, filled: dict[str, str]) -> None:
             _deploy("prefect-receiver.yaml", f"{issuer} {receiver}", {**filled, **values})
     with_cron = [name for name, table in settings.deliveries.items() if table.cron is not None]
     scheduled = {f"deliver-{issuer}-{name}" for name in with_cron}
-    with _answering(), get_client(sync_client=True) as client:
+    with answering(), get_client(sync_client=True) as client:
         for deployment in client.read_deployments(deployment_filter=_of_receivers(issuer)):
             if deployment.name not in scheduled:
                 client.delete_deployment(deployment.id)
@@ -253,13 +216,13 @@ def install(context: Context) -> Result:
     """
     from prefect.client.orchestration import get_client
     from prefect.exceptions import ObjectNotFound
-    from prefect.settings import PREFECT_API_URL
 
-    if not PREFECT_API_URL.value():  # of the environment, or of a profile of Prefect's
-        raise NoServerError
+    from flows.prefect_answers import answering, require_server
+
+    require_server()
     folder = context.folder
     pool = work_pool()
-    with _answering(), get_client(sync_client=True) as client:
+    with answering(), get_client(sync_client=True) as client:
         try:
             client.read_work_pool(pool)
         except ObjectNotFound:  # a pool of another kind than process is made by the operator

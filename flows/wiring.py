@@ -31,7 +31,6 @@ from flows.tracing import EXTRA, can_trace, flush_traces, start_tracing
 if TYPE_CHECKING:
     from flows.adapters.local import LocalStore
     from flows.adapters.s3 import S3Store
-    from flows.adapters.sqs import SqsQueue
     from flows.operations.four_eyes import Signatures
     from flows.operations.settings_in_force import Governing
     from flows.runs.adapters import Adapters
@@ -139,13 +138,6 @@ def open_store(issuer: Issuer, folder: Path, profile: str | None = None) -> S3St
     from flows.adapters.local import LocalStore
 
     return LocalStore(_directory(issuer, folder))
-
-
-def open_queue(url: str) -> SqsQueue:
-    """Open the queue that a bucket's events come to; nothing is connected before it is used."""
-    from flows.adapters.sqs import SqsQueue
-
-    return SqsQueue(url)
 
 
 def root_of(issuer: Issuer, folder: Path) -> str:

@@ -277,20 +277,6 @@ class Issuer(Settings):
         return self
 
     @model_validator(mode="after")
-    def _hears(self) -> Self:
-        if self.arrivals is None:
-            return self
-        is_s3 = urlsplit(self.root).scheme == "s3"
-        if is_s3 and self.arrivals.queue is None:
-            raise ValueError("[arrivals] needs the queue that the events of root's bucket come to")
-        if self.arrivals.queue is not None and not is_s3:
-            raise ValueError(
-                "[arrivals] queue is for a root on S3, and root is a directory, which is watched "
-                "itself: delete the key"
-            )
-        return self
-
-    @model_validator(mode="after")
     def _delivers_safely(self) -> Self:
         places = [receiver.to for receiver in self.deliveries.values() if receiver.to]
         if len(set(places)) < len(places):

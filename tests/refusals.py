@@ -208,6 +208,6 @@ ELSEWHERE = {
     "FollowingStoppedError": Elsewhere("of a job", "cli/test_job.py", "To follow it again: "),
     "WatchingStoppedError": Elsewhere("of a job", "cli/test_job.py", "To watch it again: "),
     "NotDeployedError": Elsewhere(
-        "install needs a Prefect server", "arrivals/test_dispatch.py", "no deployment "
+        "install needs a Prefect server", "arrivals/test_looks.py", "no deployment "
     ),
 }

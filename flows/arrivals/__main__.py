@@ -1,6 +1,6 @@
 """The process of arrivals: `python -m flows.arrivals` starts a run as soon as its file is there.
 
-It listens for every issuer with `[arrivals]`, and takes up changes of the TOML files by itself.
+It looks after every issuer with `[arrivals]`, and takes up changes of the TOML files by itself.
 """
 
 import argparse
@@ -12,13 +12,14 @@ import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
-from threading import Event
-from types import FrameType
+from typing import Final, NoReturn
 
+from flows.errors import CardlinkError
 from flows.hardening import harden_process
 
 LOG = logging.getLogger("cardlink")
-SILENT = 120.0  # seconds without a sign of life after which a supervisor may end it
+CONFIGURED: Final = 30.0  # seconds between two looks at the TOML files
+SILENT: Final = 120.0  # seconds without a sign of life after which a supervisor may end it
 
 
 def main() -> int:
@@ -34,31 +35,31 @@ def main() -> int:
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.WARNING)
     LOG.setLevel(logging.INFO)
     harden_process()
-    # what takes time to import, after the health check above
-    from flows.arrivals.process import run
-    from flows.arrivals.starts import prefect_starts
-    from flows.errors import CardlinkError
-    from flows.wiring import config_folder
-
-    stop = Event()
-    listen_for_stop(stop)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with prefect_starts() as starts:
-            run(config_folder(), starts, stop, sign)
+        work()
     except CardlinkError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
-    return 0
+    except KeyboardInterrupt:
+        return 0
 
 
-def listen_for_stop(stop: Event) -> None:
-    """Let the first Ctrl-C, SIGTERM or SIGHUP end the process in order."""
+def work() -> NoReturn:
+    """Start runs until a signal, with a sign of life while every issuer is looked after."""
+    # what takes time to import, after the health check above
+    from flows.arrivals.looks import watch_issuers
+    from flows.arrivals.starts import begin
+    from flows.prefect_answers import require_server
+    from flows.wiring import config_folder
 
-    def end(_number: int, _frame: FrameType | None) -> None:
-        stop.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, end)
+    require_server()
+    watches = watch_issuers(config_folder(), begin)
+    while True:
+        if all(watch.is_alive() for watch in watches):
+            sign()
+        time.sleep(CONFIGURED)
+        watches = watch_issuers(config_folder(), begin, watches)
 
 
 def sign_file() -> Path:
@@ -74,10 +75,9 @@ def sign() -> None:
 
 def is_alive() -> bool:
     """Return whether there was a sign of life within SILENT seconds."""
-    try:
+    with suppress(OSError):
         return time.time() - sign_file().stat().st_mtime < SILENT
-    except OSError:
-        return False
+    return False
 
 
 if __name__ == "__main__":

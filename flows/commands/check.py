@@ -27,7 +27,6 @@ from flows.wiring import (
     kept_from_others,
     observation_problems,
     open_channels,
-    open_queue,
     wire,
 )
 
@@ -249,10 +248,15 @@ def _check_channels(context: contexts.IssuerContext, findings: list[Finding]) ->
 
 
 def _check_arrivals(context: contexts.IssuerContext, findings: list[Finding]) -> None:
-    """Try the queue of arrivals, and say what their process last reported."""
+    """Say what the process of arrivals last reported."""
     with _part(findings, "arrivals"):
-        for line in arrivals_beat.check_arrivals(context, open_queue):
-            findings.append(Finding("arrivals", line))
+        store = context.adapters.store
+        state = arrivals_beat.liveness(store, context.issuer, context.adapters.now())
+        if state is None:
+            return
+        if state.is_down:
+            raise arrivals_beat.ArrivalsDownError(state=state.text)
+        findings.append(Finding("arrivals", state.text))
 
 
 def _check_receivers(context: contexts.IssuerContext, findings: list[Finding]) -> None:

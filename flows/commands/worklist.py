@@ -189,7 +189,7 @@ def _standing(known: _Issuer) -> Iterator[Part]:
     """Yield where an issuer stands: cardholders, arrivals, extracts, and the runs under way."""
     yield f"{known.name}: {known.survey.balance.sentence}"
     if known.arrivals is not None:
-        yield f"   {known.arrivals.line}"
+        yield f"   arrivals: {known.arrivals.text}"
     yield f"   extracts: {_extracts(known)}"
     for run in known.runs_shown(everything=False):
         yield f"   under way: {run.run}: {run.state}"

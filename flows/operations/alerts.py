@@ -94,7 +94,7 @@ def _arrival_causes(context: IssuerContext) -> Iterator[Cause]:
     """Yield that no run starts when a file arrives, where that is wanted."""
     state = liveness(context.adapters.store, context.issuer, context.adapters.now())
     if state is not None and state.is_down:
-        yield Cause("arrivals-down", "arrivals", state.line)
+        yield Cause("arrivals-down", "arrivals", f"arrivals: {state.text}")
 
 
 def _acknowledgement_causes(context: IssuerContext) -> Iterator[Cause]:

@@ -14,7 +14,7 @@ from flows.book.book import read_book
 from flows.book.people import Balance, balance_of
 from flows.errors import CardlinkError
 from flows.operations.alert_history import open_alerts
-from flows.operations.arrivals_beat import Processes, read_beats
+from flows.operations.arrivals_beat import read_beat
 from flows.reports.funnel_words import stored_funnel
 from flows.reports.summary import FIGURES
 from flows.runs.business_date import local_day
@@ -314,18 +314,12 @@ def answered_at(reading: Reading) -> Values:
 
 
 def beaten_at(reading: Reading) -> Values:
-    """Return when the process of arrivals last beat, of several the most silent one, as an
-    epoch.
-    """
-    moments = [beat.at.timestamp() for beat in _processes(reading).beats]
-    return {"": min(moments)} if moments else {}
-
-
-def _processes(reading: Reading) -> Processes:
+    """Return when the process of arrivals last beat, as an epoch."""
     context = reading.context
     if context.issuer.arrivals is None:
-        return Processes()
-    return read_beats(context.adapters.store, context.issuer.issuer)
+        return {}
+    beat = read_beat(context.adapters.store, context.issuer.issuer)
+    return {"": beat.at.timestamp()} if beat else {}
 
 
 def derived_at(reading: Reading) -> Values:
@@ -402,16 +396,6 @@ def deliveries_written(reading: Reading) -> Values:
     context = reading.context
     entries = context.adapters.store.keys(deliveries(context.issuer.issuer), shallow=True)
     return {"": sum(entry.key.endswith(".json") for entry in entries)}
-
-
-def arrived_files(reading: Reading) -> Values:
-    """Return how many files came, by the flow that takes them."""
-    return _processes(reading).total(lambda beat: beat.files)
-
-
-def arrival_runs(reading: Reading) -> Values:
-    """Return how many runs a file started, by flow."""
-    return _processes(reading).total(lambda beat: beat.runs)
 
 
 def alerts_opened(reading: Reading) -> Values:

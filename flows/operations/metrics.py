@@ -67,7 +67,7 @@ GAUGES = (
     Gauge("key_days", "Days until the portal's key ends, of 30.", "", readings.key_days),
     Gauge("last_commit_timestamp_seconds", "When a run was committed.", "", readings.committed_at),
     Gauge("last_result_timestamp_seconds", "When a result was taken in.", "", readings.answered_at),
-    Gauge("arrivals_timestamp_seconds", "When arrivals last beat.", "", readings.beaten_at),
+    Gauge("arrivals_timestamp_seconds", "When arrivals last looked.", "", readings.beaten_at),
     Gauge("last_run_seconds", "From plan to commit of the newest run.", "", readings.took),
     Gauge("metrics_timestamp_seconds", "When these were derived.", "", readings.derived_at),
     Gauge("link_hours", "Hours from an extract's drop to its links.", "kind", readings.link_hours),
@@ -80,8 +80,6 @@ COUNTERS = (
     Gauge("sealed_chunks", "Chunks sealed and committed.", "", readings.sealed_chunks, "counter"),
     Gauge("taken_results", "Result files taken in.", "", readings.taken_results, "counter"),
     Gauge("deliveries", "Deliveries of links.", "", readings.deliveries_written, "counter"),
-    Gauge("arrived_files", "Files that came.", "flow", readings.arrived_files, "counter"),
-    Gauge("arrival_runs", "Runs that files started.", "flow", readings.arrival_runs, "counter"),
     Gauge("opened_alerts", "Alerts opened by kind.", "kind", readings.alerts_opened, "counter"),
 )
 HISTOGRAMS = (

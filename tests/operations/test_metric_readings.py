@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from flows.operations import metric_readings
-from flows.operations.arrivals_beat import Beat, Processes, write_beats
+from flows.operations.arrivals_beat import Beat, write_beat
 from flows.operations.metric_readings import Figures, Reading, RunReading
 from flows.operations.metrics import _upto
 from flows.runs.events import ANSWERED
@@ -66,9 +66,9 @@ def test_the_newest_run_is_the_last_that_was_committed() -> None:
     assert {"": 60} == metric_readings.took(known)
 
 
-def test_of_several_keys_the_first_that_ends_and_of_several_processes_the_most_silent_one() -> None:
+def test_of_several_keys_the_first_that_ends_and_the_beat_of_arrivals() -> None:
     bench = memory_bench(arrivals={})
-    write_beats(bench.store, BANK, Processes(living={f"p{at:%H}": Beat(at) for at in HOURS}))
+    write_beat(bench.store, BANK, Beat(at=min(HOURS)))
     warnings = [SimpleNamespace(days=days) for days in (9, None, 7, 8)]
     sealer = SimpleNamespace(warnings=warnings)
     context = bench.context._replace(sealer=cast(Any, lambda: nullcontext(sealer)))

@@ -23,7 +23,7 @@ from flows.operations.acknowledgement import acknowledge
 from flows.operations.alert_history import open_alerts, record_notified, watch
 from flows.operations.alert_kinds import KINDS
 from flows.operations.alerts import Failure, current_alerts
-from flows.operations.arrivals_beat import Beat, Processes, write_beats
+from flows.operations.arrivals_beat import Beat, write_beat
 from flows.operations.break_decisions import close_break
 from flows.operations.delivery import deliver
 from flows.operations.delivery_handover import hand_over
@@ -257,9 +257,9 @@ def untold(folder: Path) -> Shown:
 
 def silent(folder: Path) -> Shown:
     bench = at(local_bench(folder, arrivals={}), NOON)
-    write_beats(bench.store, BANK, Processes(Beat(NOON - timedelta(minutes=6))))
+    write_beat(bench.store, BANK, Beat(at=NOON - timedelta(minutes=6)))
     yield bench
-    write_beats(bench.store, BANK, Processes(Beat(NOON - timedelta(minutes=4))))
+    write_beat(bench.store, BANK, Beat(at=NOON - timedelta(minutes=4)))
     yield bench
 
 

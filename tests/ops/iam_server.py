@@ -19,7 +19,6 @@ from unittest.mock import patch
 from urllib.parse import parse_qs, urlsplit
 
 from moto.core.authorization import ActionAuthenticatorMixin
-from moto.core.exceptions import AccessDeniedError
 from moto.iam.access_control import PermissionResult, S3IAMRequest
 from moto.s3.exceptions import S3AccessDeniedError
 from moto.s3.models import FakeBucket, s3_backends
@@ -94,10 +93,7 @@ def context_of(request: Any) -> dict[str, str]:
 def authorize(request: Any, kind: type, resource: str = "*") -> None:
     """Refuse a request of S3 that lacks a right, or that the bucket refuses."""
     credential = re.search("Credential=([^/]+)/", request.headers.get("Authorization", ""))
-    if credential is None:
-        return
-    if kind is not S3IAMRequest:
-        authorize_queue(request, kind, credential[1])
+    if credential is None or kind is not S3IAMRequest:
         return
     action = request._get_action()
     context, own = context_of(request), Path(os.environ["IAM_LOG"])
@@ -112,22 +108,6 @@ def authorize(request: Any, kind: type, resource: str = "*") -> None:
             raise S3AccessDeniedError
         with own.open("a") as log:
             log.writelines(json.dumps([one["Sid"], right]) + "\n" for one in about)
-
-
-def authorize_queue(request: Any, kind: type, key: str) -> None:
-    """Refuse a request of SQS that lacks a right; that of a batch is that of its single request."""
-    target = request.headers.get("X-Amz-Target", "")
-    if key == OWNER or not target.startswith("AmazonSQS."):
-        return
-    right = f"sqs:{target.removeprefix('AmazonSQS.').removesuffix('Batch')}"
-    name = json.loads(request.body)["QueueUrl"].rpartition("/")[2]
-    resource = f"arn:aws:sqs:us-east-1:123456789012:{name}"
-    context = context_of(request)
-    about = [one for one in statements(request, kind) if applies(one, right, resource, context)]
-    if not about or any(one["Effect"] == "Deny" for one in about):
-        raise AccessDeniedError(user_arn="arn", action=right)
-    with Path(os.environ["IAM_LOG"]).open("a") as log:
-        log.writelines(json.dumps([one["Sid"], right]) + "\n" for one in about)
 
 
 def statements(request: Any, kind: type) -> list[dict[str, Any]]:

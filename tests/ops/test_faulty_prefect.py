@@ -19,11 +19,11 @@ from prefect.settings import (
     temporary_settings,
 )
 
-from flows.arrivals.starts import ServerAwayError, prefect_starts
-from flows.arrivals.targets import Target
+from flows.arrivals.starts import NotDeployedError, begin
 from flows.commands.context import Context
 from flows.errors import CardlinkError
-from flows.install import ServerFailsError, ServerRefusesError, install
+from flows.install import install
+from flows.prefect_answers import ServerFailsError, ServerRefusesError
 
 LOCKED = b'{"exception_message": "database is locked"}'
 # what a server does: status and body, or seconds of silence; and what `install` then ends with
@@ -70,11 +70,9 @@ def serving(status: int, body: bytes) -> Iterator[str]:
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_faulty_prefect_server_is_said_by_install_and_by_the_process_of_arrivals(
-    tmp_path: Path, fault: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, fault: str
 ) -> None:
     status, body, error, code, reason = FAULTS[fault]
-    monkeypatch.setattr("flows.arrivals.starts.TIMEOUT", 0.5)
-
     with serving(status, body) as url:
         named = {
             PREFECT_API_URL: url,
@@ -84,9 +82,20 @@ def test_a_faulty_prefect_server_is_said_by_install_and_by_the_process_of_arriva
         with temporary_settings(named):
             with pytest.raises(error) as installed:
                 install(Context(tmp_path))
-            with pytest.raises(ServerAwayError) as started, prefect_starts() as starts:
-                starts.begin(Target("nightly", "bank"))
+            with pytest.raises(error) as started:
+                begin("nightly/nightly-bank")
 
-    assert (code, 75) == (installed.value.exit_code, started.value.exit_code)
+    assert (code, code) == (installed.value.exit_code, started.value.exit_code)
     assert reason in str(installed.value)
     assert reason in str(started.value)
+
+
+def test_a_server_that_has_no_such_deployment_is_said_with_what_puts_it_there() -> None:
+    with (
+        serving(404, b"{}") as url,
+        temporary_settings({PREFECT_API_URL: url}),
+        pytest.raises(NotDeployedError, match="no deployment nightly/nightly-bank") as started,
+    ):
+        begin("nightly/nightly-bank")
+
+    assert "cardlink install" in str(started.value)

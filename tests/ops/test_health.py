@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from flows.adapters.local import LocalStore
-from flows.operations.arrivals_beat import Beat, Processes, write_beats
+from flows.operations.arrivals_beat import Beat, write_beat
 from flows.pages.health import EVERY, ArrivalsHealth
 from flows.wiring import now
 from tests.cli.test_reconcile import TOML
@@ -25,9 +25,7 @@ def test_the_health_of_arrivals_is_down_where_their_process_is_silent(tmp_path: 
     (tmp_path / "bank.toml").write_text(f"{toml}\n[arrivals]\n")
     health = ArrivalsHealth(tmp_path)
     answers.append(health.read())
-    write_beats(
-        LocalStore(tmp_path / "store"), "bank", Processes(Beat(now() - timedelta(seconds=5)))
-    )
+    write_beat(LocalStore(tmp_path / "store"), "bank", Beat(at=now() - timedelta(seconds=5)))
     answers += [health.read(), ArrivalsHealth(tmp_path).read()]
 
     assert [200, 503, 503, 200] == [answer.status for answer in answers]  # the third is remembered

@@ -23,10 +23,9 @@ import pytest
 from botocore.exceptions import ClientError
 
 from flows.adapters.s3 import S3Store
-from flows.adapters.sqs import QueueUnusableError, SqsQueue
 from flows.analysis.export import export
+from flows.arrivals.looks import IssuerWatch
 from flows.operations.alert_history import watch
-from flows.operations.arrivals_beat import Beat, Processes, read_beats, write_beats
 from flows.operations.delivered_so_far import confirm
 from flows.operations.delivery import deliver
 from flows.operations.erasure import OfRows, erase
@@ -111,17 +110,6 @@ class Place(NamedTuple):
 
     def client(self, name: str, *files: Path) -> Any:
         """Return the client of a new user with these policies."""
-        return self.session(name, *files).client("s3", endpoint_url=self.server.endpoint)
-
-    def queue(self, session: Any, name: str = "QUEUE") -> SqsQueue:
-        """Return a queue that a user acts on."""
-        queue = SqsQueue(f"{self.server.endpoint}/123456789012/{name}")
-        client = session.client("sqs", endpoint_url=self.server.endpoint)
-        queue.__dict__["_client"] = client  # as it is kept once it is made
-        return queue
-
-    def session(self, name: str, *files: Path) -> Any:
-        """Return the session of a new user with these policies."""
         root = boto3.session.Session("test", "test", region_name="us-east-1").client(
             "iam", endpoint_url=self.server.endpoint
         )
@@ -129,9 +117,10 @@ class Place(NamedTuple):
         for file in files:
             root.put_user_policy(UserName=name, PolicyName=file.stem, PolicyDocument=text_of(file))
         key = root.create_access_key(UserName=name)["AccessKey"]
-        return boto3.session.Session(
+        session = boto3.session.Session(
             key["AccessKeyId"], key["SecretAccessKey"], region_name="us-east-1"
         )
+        return session.client("s3", endpoint_url=self.server.endpoint)
 
     def bench(self, client: Any, prefix: str = "nightly") -> Bench:
         """Return a bench that acts by a client, with every setting of a strict bucket."""
@@ -181,9 +170,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         client.create_bucket(Bucket="locked", ObjectLockEnabledForBucket=True)
         client.put_bucket_policy(Bucket="locked", Policy=text_of(DEPLOY / "bucket-policy.json"))
         bench = Bench(S3Store("locked", "nightly", client), issuer(), now=lambda: datetime.now(UTC))
-        boto3.session.Session("test", "test", region_name="us-east-1").client(
-            "sqs", endpoint_url=server.endpoint
-        ).create_queue(QueueName="QUEUE")
         yield Place(server, bench, log)
 
 
@@ -192,8 +178,7 @@ def whole(place: Place) -> Whole:
     """Work through a run by the pipeline's role: submit, ingest, correct, deliver, report, watch,
     follow, purge.
     """
-    session = place.session("pipeline", PIPELINE)
-    bench = place.bench(session.client("s3", endpoint_url=place.server.endpoint))
+    bench = place.bench(place.client("pipeline", PIPELINE))
     owner, client = place.owner, servers.client(place.server.endpoint)
     rows = [{CITY: None} if at == 2 else {} for at in range(1, 13)]
     extract = owner.drop_bytes(portal_csv(portal_rows(*rows)))
@@ -225,7 +210,6 @@ def whole(place: Place) -> Whole:
     report_programme(bench, programme(BANK))
     watch(bench.context)
     write_metrics(bench.context)
-    place.queue(session).length()  # as `check` does
     return Whole(bench, run, place.used())
 
 
@@ -415,35 +399,29 @@ def test_analysts_list_and_read_the_export_and_nothing_else(place: Place, whole:
         list(store.keys(f"{BANK}/runs/"))
 
 
-def test_arrivals_take_events_and_beat_by_a_role_that_reads_nothing_that_was_dropped(
+def test_arrivals_list_what_is_dropped_and_beat_by_a_role_that_reads_nothing(
     place: Place, whole: Whole
 ) -> None:
-    session = place.session("arrivals", ARRIVALS)
-    store = place.bench(session.client("s3", endpoint_url=place.server.endpoint)).store
-    owner = boto3.session.Session("test", "test", region_name="us-east-1")
-    owner_queue = place.queue(owner)
-    owner_queue._client.send_message(QueueUrl=owner_queue.url, MessageBody="an event")
-    queue = place.queue(session)
+    bench = place.bench(place.client("arrivals", ARRIVALS))
+    store = bench.store
+    started = list[str]()
+    watch = IssuerWatch(bench.issuer, store, started.append)
+    place.judge_clean()
     place.used()
 
-    [message] = queue.receive()
-    queue.hold([message.handle])
-    queue.delete([message.handle])
-    write_beats(store, BANK, Processes(Beat(datetime.now(UTC))))
-    read_beats(store, BANK)
+    watch.look()
+    watch.look()
 
+    assert {f"nightly/nightly-{BANK}", f"ingest/ingest-{BANK}"} == set(started)
     assert place.used() & granted(ARRIVALS) == granted(ARRIVALS)
-    with pytest.raises(QueueUnusableError, match="the role may not use it"):
-        queue.length()
-    with pytest.raises(QueueUnusableError, match="the role may not use it"):
-        place.queue(place.session("pages", REPORTS)).receive()
-    with pytest.raises(QueueUnusableError, match="there is no such queue"):
-        place.queue(owner, "other").receive()
-    for key in (f"{extracts(BANK)}x", keys_of(whole.run).manifest, f"{BANK}/metrics/runs.json"):
+    dropped = next(place.owner.store.keys(extracts(BANK))).key
+    for key in (dropped, keys_of(whole.run).manifest, f"{BANK}/metrics/runs.json"):
         with pytest.raises(StoreDeniedError):
             store.open(key)
         with pytest.raises(StoreDeniedError):
             store.replace(key, [b"x"])
+    with pytest.raises(StoreDeniedError):
+        list(store.keys(f"{BANK}/runs/"))
 
 
 def test_the_page_of_all_issuers_needs_a_policy_of_its_own_and_the_page_server_shows_it(

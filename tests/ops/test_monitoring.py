@@ -16,7 +16,7 @@ import yaml
 from prometheus_client.core import Metric
 
 from flows.operations.alert_history import watch
-from flows.operations.arrivals_beat import Beat, Processes, write_beats
+from flows.operations.arrivals_beat import Beat, write_beat
 from flows.operations.metrics import COUNTERS, GAUGES, HISTOGRAMS, PREFIX, metric_families
 from flows.reports.across import reconcile_runs
 from tests.night import BANK, Bench, local_bench
@@ -129,7 +129,7 @@ def silent(folder: Path) -> Iterator[tuple[Bench, float]]:
 def nothing_starts(folder: Path) -> Iterator[tuple[Bench, float]]:
     bench = local_bench(folder, arrivals={})
     bench.submit(bench.drop(3))
-    write_beats(bench.store, BANK, Processes(Beat(bench.now() - timedelta(minutes=21))))
+    write_beat(bench.store, BANK, Beat(at=bench.now() - timedelta(minutes=21)))
     yield bench, bench.now().timestamp()
 
 
