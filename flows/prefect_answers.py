@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import httpx
 
 from flows.errors import OperatorError, TryAgainError
+from flows.steps import Sentence, Step
 
 
 class NoServerError(OperatorError):
@@ -22,9 +23,10 @@ class ServerFailsError(TryAgainError):
     """The Prefect server did not answer, or with an error of its own."""
 
     message = "The Prefect server does not do what it is asked: {reason}."
-    next_step = (
-        "Once it answers, arrivals go on by themselves; run {same_command} again: it begins anew, "
-        "and nothing is doubled."
+    next_step = Sentence(
+        "Once it answers, arrivals go on by themselves, and {install} can be run again: nothing is "
+        "doubled.",
+        install=Step("install"),
     )
 
 

@@ -207,6 +207,9 @@ ELSEWHERE = {
     "PartialRunError": Elsewhere("needs a gpg that fails", "submissions/test_faulty_gpg.py"),
     "FollowingStoppedError": Elsewhere("of a job", "cli/test_job.py", "To follow it again: "),
     "WatchingStoppedError": Elsewhere("of a job", "cli/test_job.py", "To watch it again: "),
+    "ServerFailsError": Elsewhere(
+        "install needs a Prefect server", "ops/test_faulty_prefect.py", "cardlink install"
+    ),
     "NotDeployedError": Elsewhere(
         "install needs a Prefect server", "arrivals/test_looks.py", "no deployment "
     ),
