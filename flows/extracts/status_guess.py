@@ -180,9 +180,7 @@ def _usual(column: Column) -> dict[str, object]:
     What is not known is left out: it is never sent, and no link is withdrawn.
     """
     values = sorted(set(column.values))
-    shown = [value for value in values if _may_be_shown(column, value)]
-    if len(values) > FEW:
-        shown = shown[:1] if "" in shown else []
+    shown = _listed_values(column, values)
     decisions = _usual_decisions(column.name, values)
     lists: dict[str, list[str]] = {"send": [], "leave_out": [], "delete": []}
     for value in shown:
@@ -195,6 +193,13 @@ def _usual(column: Column) -> dict[str, object]:
     if len(shown) < len(values):
         decided["unknown"] = "leave_out"
     return decided
+
+
+def _listed_values(column: Column, values: Sequence[str]) -> list[str]:
+    """Return the values that a list may name: those that may be shown; of many, the empty one."""
+    if len(values) > FEW:
+        return [value for value in values if not value]
+    return [value for value in values if _may_be_shown(column, value)]
 
 
 def _usual_decisions(header: str, values: Sequence[str]) -> dict[str, str]:
