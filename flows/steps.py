@@ -103,8 +103,8 @@ class Step:
         object.__setattr__(self, "options", tuple(filter(_is_set, options.items())))
 
     def adding(self, **options: Values) -> "Step":
-        """Return it with more options."""
-        return Step(self.entry, *self.arguments, **dict(self.options), **options)
+        """Return it with more options, or other values of those that it has."""
+        return Step(self.entry, *self.arguments, **{**dict(self.options), **options})
 
     def about(self, before: str, target: str) -> "Step":
         """Return it with another target in the place of the one before."""

@@ -51,13 +51,13 @@ CASES: dict[str, Callable[[Path], Refusal]] = {
     "DismissedError": refused.dismissed,
     "EmptyExtractError": refused.empty,
     "NoIssuerError": known("cardlink check nobody"),
-    "ActorError": known("cardlink outbox hold {run} {why} --actor a/b", actor="Jo"),
+    "ActorError": known("cardlink outbox hold {run} 1 {why} --actor a/b", actor="Jo"),
     "NoSettingError": known("cardlink settings limit.x"),
     "CopybookAloneError": known("cardlink init other --copybook nothing.cpy"),
     "CardholderUnnamedError": known("cardlink person erase {run} {why}", prepare=answered, N="1"),
     "OneWayError": with_service(answered, "cardlink link {run}"),
     "OtherIssuerError": with_service(answered, "cardlink placements bank other-20261120-01234567"),
-    "NoReasonError": known("cardlink outbox hold {run} --reason ' '", reason="ticket 7"),
+    "NoReasonError": known("cardlink outbox hold {run} 1 --reason ' '", reason="ticket 7"),
     "UnknownRunError": known(f"cardlink report {NO_RUN}"),
     "SentTwiceError": known(submitting(more="--new-run 'the portal lost it'")),
     "OneRunError": known("cardlink resubmit bank --row 1 {why}", prepare=answered),
@@ -66,6 +66,7 @@ CASES: dict[str, Callable[[Path], Refusal]] = {
     "NoSuchLinkError": known(
         "cardlink person erase bank --single 20261120T120000000000-ab12cd34 {why}"
     ),
+    "OtherRowsError": known("cardlink outbox hold {run} --rows 7 {why}"),
     "NoCardsNamedError": known("cardlink mend give-up bank {why}"),
     "LinkFormError": known("cardlink link-form bank https://other.example.com/a {why}"),
     "RowSettledError": refused.settled,

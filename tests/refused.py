@@ -137,14 +137,14 @@ def nobody(folder: Path) -> Refusal:
     """Let nobody begin what needs two."""
     _, run = sent(folder)
     need_two(folder, "hold")
-    return Refusal(f"cardlink outbox hold {run} {WHY}", actor="")
+    return Refusal(f"cardlink outbox hold {run} 1 {WHY}", actor="")
 
 
 def requested(folder: Path) -> tuple[str, str]:
     """Let anna ask for what needs two; return the line, and the number of her request."""
     _, run = sent(folder)
     need_two(folder, "cancel")
-    line = f"cardlink outbox cancel {run} {WHY}"
+    line = f"cardlink outbox cancel {run} 1 {WHY}"
     return line, typed(folder, line, {}, "anna").facts["request"]
 
 

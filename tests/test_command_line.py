@@ -232,7 +232,7 @@ def test_a_new_run_that_would_send_cards_twice_is_refused_until_the_old_chunks_a
     again = ["submit", "bank", "--extract", "bank-20261120.csv", "--new-run", "the upload was lost"]
 
     early = cardlink(bank, *again)
-    cardlink(bank, "outbox", "cancel", run, "--reason", "the upload was lost")
+    cardlink(bank, "outbox", "cancel", run, "1", "--reason", "the upload was lost")
     late = cardlink(bank, *again)
 
     assert (early.returncode, late.returncode) == (2, 0)

@@ -181,7 +181,7 @@ def broken(folder: Path) -> Facts:
 
 def closed(folder: Path) -> Facts:
     case = broken(folder)
-    facts_of(folder, "mend close", **case, **WHY)
+    facts_of(folder, "mend close", **case, rows="1", **WHY)
     return case
 
 
@@ -193,7 +193,7 @@ def moved(folder: Path) -> Facts:
         run = bench.submit(bench.drop_bytes(portal_csv(people), f"bank-202611{day}.csv")).manifest
         bench.answer(fail_share=0)
         bench.ingest()
-    return {"run": run.run, **WHY}
+    return {"run": run.run, "rows": "1", **WHY}
 
 
 def attributed(folder: Path) -> Facts:
@@ -227,8 +227,8 @@ CASES: dict[str, Callable[[Path], Facts]] = {
     "outbox uploaded": outbox,
     "upload": lambda folder: {**outbox(folder), "done": True},
     "outbox hold": lambda folder: {**outbox(folder), "chunks": (2,), **WHY},
-    "outbox release": lambda folder: {**held(folder), **WHY},
-    "outbox cancel": lambda folder: {**held(folder), **WHY},
+    "outbox release": lambda folder: {**held(folder), "rows": "20", **WHY},
+    "outbox cancel": lambda folder: {**held(folder), "rows": "30", **WHY},
     "mend abandon": lambda folder: {**abandon(folder), **WHY},
     "mend take-over": lambda folder: {**take_over(folder), **WHY},
     "mend reseal": lambda folder: {**reseal(folder), **WHY},
@@ -242,8 +242,8 @@ CASES: dict[str, Callable[[Path], Facts]] = {
         **WHY,
     },
     "mend withdraw": lambda folder: {**attributed(folder), **WHY},
-    "mend close": lambda folder: {**broken(folder), **WHY},
-    "mend reopen": lambda folder: {**closed(folder), **WHY},
+    "mend close": lambda folder: {**broken(folder), "rows": "1", **WHY},
+    "mend reopen": lambda folder: {**closed(folder), "rows": "1", **WHY},
     "mend give-up": lambda folder: {**outbox(folder), "row": (2,), **WHY},
     "mend keep-link": moved,
     "person erase": lambda folder: {"target": answered(folder)[1], "row": 2, **WHY},

@@ -10,7 +10,16 @@ from flows.commands import on_first_use
 from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.form import Form
-from flows.commands.parameters import DryRun, Field, Number, Reason, ReasonCode, Target
+from flows.commands.parameters import (
+    DryRun,
+    Field,
+    Number,
+    Reason,
+    ReasonCode,
+    Rows,
+    Target,
+    shown,
+)
 from flows.commands.remediation import MEND, remediated
 from flows.commands.result import Result
 from flows.redaction import redact
@@ -20,7 +29,7 @@ with on_first_use():
     from flows.operations import giving_up, keeping_links
 
 # a cuid is kept out of every form's log
-GIVE_UP = Form("give_up", "give up: {run}", without=("cuid", "chunk"))
+GIVE_UP = Form("give_up", "give up: {run}", without=("cuid", "chunk", "undo"))
 Cuid = Annotated[str, Field(help="A cardholder's reference at the issuer.")]
 
 
@@ -35,6 +44,7 @@ def give_up(
     chunk: Sequence[Number] = (),
     before: date | None = None,
     nameless: bool = False,
+    rows: Rows = "",
     undo: bool = False,
     reason: Reason,
     dry_run: DryRun = False,
@@ -68,7 +78,9 @@ def give_up(
         before,
         nameless,
     )
-    decided = giving_up.give_up(issuer_context, which, reason, undo=undo)
+    is_named = not (codes or chunk or nameless)
+    expected = shown(rows, is_named=is_named, dry_run=dry_run)
+    decided = giving_up.give_up(issuer_context, which, reason, expected, undo=undo)
     act = "taken up again" if undo else "given up"
     parts = [counted(decided.cards, "card")] if decided.cards or not decided.nameless else []
     if decided.nameless:
@@ -80,7 +92,9 @@ def give_up(
     if decided.states:
         line += f" ({', '.join(decided.states)} {when})"
     facts = {"target": run, "what": act, **decided.facts, "reason": redact(reason)}
-    return remediated(facts, [line], Step("worklist", issuer_context.issuer.issuer), dry_run)
+    next_step = Step("worklist", issuer_context.issuer.issuer)
+    rows_decided = None if is_named else sum(decided.standing.values())
+    return remediated(facts, [line], next_step, dry_run, rows_decided)
 
 
 @entry("mend keep-link", form=MEND, second={"keep-link": ""})
@@ -93,6 +107,7 @@ def keep_link(
     changed: bool = False,
     replacing: bool = False,
     refused: bool = False,
+    rows: Rows = "",
     undo: bool = False,
     reason: Reason,
     dry_run: DryRun = False,
@@ -111,18 +126,22 @@ def keep_link(
         undo: Ask about these links again.
 
     Example:
-        cardlink mend keep-link first-bank --changed --reason 'same ZIP'
+        cardlink mend keep-link first-bank --changed --rows 2 --reason 'same ZIP'
     """
     issuer = context.issuer_of(run)
     issuer_context = context.context_of_target(run, dry_run=dry_run)
     which = keeping_links.Which(
         "" if issuer else run, frozenset(row), frozenset(cuid), changed, replacing, refused
     )
-    decided = keeping_links.keep_links(issuer_context, which, reason, undo=undo)
+    is_named = bool(row or cuid)
+    expected = shown(rows, is_named=is_named, dry_run=dry_run)
+    decided = keeping_links.keep_links(issuer_context, which, reason, expected, undo=undo)
     act = "asked about again" if undo else "kept"
     line = f"{run}: {counted(decided.links, 'link')} {act}"
     if decided.record is None:
         line = f"{run}: nothing new; the links selected are {act} already"
     facts = {"target": run, "what": act, "links": decided.links, "reason": redact(reason)}
     facts["sha256"] = decided.sha256
-    return remediated(facts, [line], Step("worklist", issuer_context.issuer.issuer), dry_run)
+    next_step = Step("worklist", issuer_context.issuer.issuer)
+    rows_decided = None if is_named else decided.links
+    return remediated(facts, [line], next_step, dry_run, rows_decided)

@@ -7,9 +7,9 @@ all.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, zip_longest
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec
@@ -77,19 +77,25 @@ class Entry(Generic[P]):
         _, *values = inspect.signature(self.run).bind(context, *args, **options).arguments.items()
         by_name = dict(values)
         self._refuse_placeholders(context, by_name)
-        targets = str(by_name.get(self._target, ""))
-        if "," in targets:
-            return self._run_each(context, targets, by_name)
-        return self._run_one(context, by_name)
+        several = [each.name for each in parameters_of(self.run) if each.field.several]
+        targets = str(by_name.get(several[0], "")) if several else ""
+        if "," not in targets:
+            return self._run_one(context, by_name)
+        texts = [str(by_name.get(name, "")).split(",") for name in several]
+        parted = [dict(zip(several, own, strict=True)) for own in zip_longest(*texts, fillvalue="")]
+        return self._run_each(context, targets, [{**by_name, **own} for own in parted])
 
-    def _run_each(self, context: Context, targets: str, values: Mapping[str, Any]) -> Result:
-        """Run the command once for each issuer or run, named with commas between.
+    def _run_each(
+        self, context: Context, targets: str, of_each: Sequence[Mapping[str, Any]]
+    ) -> Result:
+        """Run the command once for each issuer or run, named with commas between, with its values.
 
         One that is refused does not stop the others.
         """
+        by_target = dict(zip(targets.split(","), of_each, strict=False))
 
         def run_one(target: str) -> list[tuple[str, Result]]:
-            return [(target, self._run_one(context, {**values, self._target: target}))]
+            return [(target, self._run_one(context, by_target[target]))]
 
         results, refused = context.each(targets, run_one)
         return of_several(results, refused)
@@ -124,12 +130,6 @@ class Entry(Generic[P]):
             return run_by_two(self, context, actor, values, acts)
         return self.run_with(context, values)
 
-    @property
-    def _target(self) -> str:
-        """The parameter that takes several issuers or runs, "" where none does."""
-        several = (each.name for each in parameters_of(self.run) if each.field.several)
-        return next(several, "")
-
     def run_with(self, context: Context, values: Mapping[str, Any]) -> Result:
         """Run its function with these values of its parameters, whoever acts."""
         run: Callable[..., Result] = self.run
@@ -163,7 +163,8 @@ class Entry(Generic[P]):
         if result.next_step is None or result.next_step.entry == self.name:
             return result
         would_pass = result.exit_code not in _REFUSED
-        own_step = self.step({**values, "dry_run": False})
+        shown = {"dry_run": False, "rows": result.rows or values.get("rows")}
+        own_step = self.step({**values, **shown})
         return result._replace(next_step=own_step if would_pass else None)
 
     def invoke(self, context: Context, values: Mapping[str, Any]) -> Result:

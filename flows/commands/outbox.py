@@ -16,7 +16,16 @@ from flows.commands import on_first_use
 from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.form import Form
-from flows.commands.parameters import DryRun, Field, Number, Reason, RunName, Target
+from flows.commands.parameters import (
+    DryRun,
+    Field,
+    Number,
+    Reason,
+    Rows,
+    RunName,
+    Target,
+    shown,
+)
 from flows.commands.private_files import write_whole
 from flows.commands.result import Result, Table, artifact
 from flows.commands.sent_runs import upload_step
@@ -210,38 +219,80 @@ def _all_moved(issuer: str, moved: Sequence[Result], dry_run: bool) -> Result:
 
 @entry("outbox hold", form=OUTBOX, second={"hold": ""})
 def hold(
-    context: Context, run: RunName, chunks: Chunks = (), *, reason: Reason, dry_run: DryRun = False
+    context: Context,
+    run: RunName,
+    chunks: Chunks = (),
+    *,
+    rows: Rows = "",
+    reason: Reason,
+    dry_run: DryRun = False,
 ) -> Result:
     """Hold back waiting chunks of RUN: they cannot be fetched until they are released.
 
     Example:
         cardlink outbox hold first-bank-20261120-3f9c21aa 2 3 --reason 'the portal is down'
     """
-    return _move(context, run, "held", chunks, reason, dry_run)
+    return _move(
+        context,
+        run,
+        "held",
+        chunks,
+        reason,
+        dry_run,
+        shown(rows, is_named=bool(chunks), dry_run=dry_run),
+    )
 
 
 @entry("outbox release", form=OUTBOX, second={"release": ""})
 def release(
-    context: Context, run: RunName, chunks: Chunks = (), *, reason: Reason, dry_run: DryRun = False
+    context: Context,
+    run: RunName,
+    chunks: Chunks = (),
+    *,
+    rows: Rows = "",
+    reason: Reason,
+    dry_run: DryRun = False,
 ) -> Result:
     """Let chunks of RUN on hold, or marked as uploaded by mistake, wait for upload again.
 
     Example:
-        cardlink outbox release first-bank-20261120-3f9c21aa --reason 'the portal is up again'
+        cardlink outbox release first-bank-20261120-3f9c21aa 2 --reason 'the portal is up'
     """
-    return _move(context, run, "released", chunks, reason, dry_run)
+    return _move(
+        context,
+        run,
+        "released",
+        chunks,
+        reason,
+        dry_run,
+        shown(rows, is_named=bool(chunks), dry_run=dry_run),
+    )
 
 
 @entry("outbox cancel", form=OUTBOX, second={"cancel": ""})
 def cancel(
-    context: Context, run: RunName, chunks: Chunks = (), *, reason: Reason, dry_run: DryRun = False
+    context: Context,
+    run: RunName,
+    chunks: Chunks = (),
+    *,
+    rows: Rows = "",
+    reason: Reason,
+    dry_run: DryRun = False,
 ) -> Result:
     """Cancel chunks of RUN that wait or are on hold, for good: a cancelled chunk is never sent.
 
     Example:
         cardlink outbox cancel first-bank-20261120-3f9c21aa 2 --reason 'recalled' --dry-run
     """
-    cancelled = _move(context, run, "cancelled", chunks, reason, dry_run)
+    cancelled = _move(
+        context,
+        run,
+        "cancelled",
+        chunks,
+        reason,
+        dry_run,
+        shown(rows, is_named=bool(chunks), dry_run=dry_run),
+    )
     if not dry_run:  # its report counts them among the rows that wait
         issuer_context = context.context_of(run)
         stored = stored_run.StoredRun.by_id(issuer_context.adapters.store, run)
@@ -250,12 +301,18 @@ def cancel(
 
 
 def _move(
-    context: Context, run: str, move: sealed.Move, chunks: Sequence[int], reason: str, dry_run: bool
+    context: Context,
+    run: str,
+    move: sealed.Move,
+    chunks: Sequence[int],
+    reason: str,
+    dry_run: bool,
+    rows: str | None = None,
 ) -> Result:
     """Record what was done with chunks of a run, or show what would be recorded."""
     issuer_context = context.context_of(run, dry_run=dry_run)
     issuer = issuer_context.issuer.issuer
-    moved = outbox.move(issuer_context.adapters, run, move, chunks, reason)
+    moved = outbox.move(issuer_context.adapters, run, move, chunks, reason, rows)
     facts = {
         "issuer": issuer,
         "run": run,
@@ -278,7 +335,9 @@ def _move(
         title = f"{run}: dry run, what would be recorded"
     table = artifact(records, f"{run}-{move}", title)
     changed = "" if dry_run else issuer
-    return Result(facts, [line, table], _next_step(move, issuer, dry_run), outbox=changed)
+    count = None if chunks or move == "uploaded" else sum(chunk.chunk.rows for chunk in moved)
+    next_step = _next_step(move, issuer, dry_run)
+    return Result(facts, [line, table], next_step, outbox=changed, rows=count)
 
 
 def _next_step(move: sealed.Move, issuer: str, dry_run: bool) -> Step:

@@ -76,6 +76,27 @@ KeyName = Annotated[
     str, Field(pattern=r"[^\s+]{1,100}", form="1 to 100 characters without spaces and plus signs")
 ]
 Number = Annotated[int, Field(least=1)]
+Rows = Annotated[
+    str,
+    Field(
+        metavar="N",
+        pattern=r"[0-9]+(,[0-9]+)*",
+        form="a number of rows, or several with commas between",
+        help=(
+            "How many rows, cards or links it is about, as the worklist and its dry run say, of "
+            "several issuers each; if there are others by now, nothing is decided. Rows, "
+            "cardholders and chunks that are named one by one need none."
+        ),
+        several=True,
+    ),
+]
 Share = Annotated[float, Field(least=0, most=1)]
 Day = Annotated[date | None, Field("--date")]
 DryRun = Annotated[bool, Field(help="Report what would be done, and change nothing.")]
+
+
+def shown(rows: str, *, is_named: bool = False, dry_run: bool = False) -> str | None:
+    """Return how many rows a decision must be about; None for a dry run, which shows them, and
+    where they are named one by one.
+    """
+    return None if dry_run or (is_named and not rows) else rows

@@ -87,7 +87,8 @@ def _acts(context: Context, issuer: str, values: Mapping[str, Any]) -> Collectio
     file = values["answers"]
     filled_in = partner_questions.read_answers(file.name, file.read_bytes())
     open_ones = partner_questions.open_questions(wire(context.folder, issuer, dry_run=True))
-    decided = partner_questions.matched(file.name, open_ones, filled_in).values()
+    answers = partner_questions.matched(file.name, open_ones, filled_in).values()
+    decided = {answer.decision for answer in answers}
     acts: list[settings.Act] = ["lost"] if LOST in decided else []
     return [*acts, "close"] if decided else acts
 

@@ -21,8 +21,10 @@ from flows.commands.parameters import (
     Issuer,
     Number,
     Reason,
+    Rows,
     RunName,
     Target,
+    shown,
 )
 from flows.commands.result import Result
 from flows.commands.results import ingested, report_of
@@ -38,8 +40,8 @@ with on_first_use():
     from flows.runs import dismissed_days
     from flows.runs import keys as stored_keys
 
-# a form closes breaks of one run, whose report the operator has open, and has no cuid in its log
-WITHOUT = ("rows", "row", "cuid", "changed", "replacing", "refused", "undo")
+# a form seals all chunks of a run again, and has no cuid in its log
+WITHOUT = ("chunks", "row", "cuid", "changed", "replacing", "refused", "undo")
 MEND = Form("mend", "mend: {verb} {run}", picks="verb", without=WITHOUT)
 ONE_FILE = "it names a row of a result file, which the operator has open"
 Break = Annotated[
@@ -228,25 +230,24 @@ def close(
     place: Place = "",
     *,
     decision: Decision = "explained",
-    rows: Annotated[int, Field(least=0)] = 0,
+    rows: Rows = "",
     reason: Reason,
     dry_run: DryRun = False,
 ) -> Result:
     """Close breaks of RUN, or of all runs of an issuer, by a decision about their rows; `lost` also
     gives up a chunk that has no result at all.
 
-    Args:
-        rows: For an issuer, how many rows its open breaks of this kind have, as the worklist says;
-            if there are others by now, nothing is closed.
-
     Example:
-        cardlink mend close first-bank-20261120-3f9c21aa RESULT_SHORT --decision lost --reason lost
+        cardlink mend close first-bank-20261120-3f9c21aa RESULT_SHORT --rows 4 --reason lost
     """
     issuer = context.issuer_of(run)
+    expected = shown(rows, dry_run=dry_run)
     if issuer:
-        return _close_in_all_runs(context, issuer, break_name, decision, rows, reason, dry_run)
+        return _close_in_all_runs(context, issuer, break_name, decision, expected, reason, dry_run)
     issuer_context = context.context_of(run, dry_run=dry_run)
-    settled = break_decisions.close_break(issuer_context, run, break_name, place, reason, decision)
+    settled = break_decisions.close_break(
+        issuer_context, run, break_name, place, reason, decision, expected=expected
+    )
     effect = DECISIONS[decision].effect
     state = Sentence("closed as {decision}. {effect}", decision=decision, effect=effect)
     return _settled(issuer_context, run, settled, state, reason, dry_run)
@@ -257,7 +258,7 @@ def _close_in_all_runs(
     issuer: str,
     break_name: str,
     decision: str,
-    rows: int,
+    rows: str | None,
     reason: str,
     dry_run: bool,
 ) -> Result:
@@ -267,15 +268,17 @@ def _close_in_all_runs(
     state = Sentence("closed as {decision}. {effect}", decision=decision, effect=effect)
     lines: list[Text] = []
     runs: list[dict[str, Any]] = []
+    total = 0
     for run in break_decisions.runs_to_close(issuer_context, break_name, rows):
         settled = break_decisions.close_break(issuer_context, run, break_name, "", reason, decision)
         breaks = _break_facts(settled)
         runs.append({"run": run, "breaks": breaks})
         count = sum(known["rows"] for known in breaks)
+        total += count
         line = f"{run}: {break_name} ({counted(count, 'row')})"
         lines.append(Sentence("{line}: {state}", line=line, state=state))
     facts = {"issuer": issuer, "runs": runs, "reason": redact(reason)}
-    return remediated(facts, lines, Step("worklist", issuer), dry_run)
+    return remediated(facts, lines, Step("worklist", issuer), dry_run, total)
 
 
 @entry("mend reopen", form=MEND, second={"close": ""})
@@ -285,16 +288,18 @@ def reopen(
     break_name: Break,
     place: Place = "",
     *,
+    rows: Rows = "",
     reason: Reason,
     dry_run: DryRun = False,
 ) -> Result:
     """Reopen closed breaks of RUN: what was decided about their rows is undone.
 
     Example:
-        cardlink mend reopen first-bank-20261120-3f9c21aa RESULT_SHORT --reason 'found after all'
+        cardlink mend reopen first-bank-20261120-3f9c21aa RESULT_SHORT --rows 4 --reason 'it came'
     """
     issuer_context = context.context_of(run, dry_run=dry_run)
-    settled = break_decisions.reopen_break(issuer_context, run, break_name, place, reason)
+    expected = shown(rows, dry_run=dry_run)
+    settled = break_decisions.reopen_break(issuer_context, run, break_name, place, reason, expected)
     return _settled(issuer_context, run, settled, "open again", reason, dry_run)
 
 
@@ -353,7 +358,8 @@ def _settled(
         "reason": redact(reason),
     }
     if dry_run:
-        return remediated(facts, lines, Step("report", run), dry_run)
+        count = sum(run_break.rows for run_break in settled.breaks)
+        return remediated(facts, lines, Step("report", run), dry_run, count)
     report = report_of(context, settled.report.summary)
     facts |= {"dry_run": False, "report": report.facts}
     next_step = Step("worklist", context.issuer.issuer)
@@ -378,9 +384,13 @@ def _decided(
 
 
 def remediated(
-    facts: dict[str, Any], lines: Sequence[Text], next_step: Step, dry_run: bool
+    facts: dict[str, Any],
+    lines: Sequence[Text],
+    next_step: Step,
+    dry_run: bool,
+    rows: int | None = None,
 ) -> Result:
-    """Show a decision that was recorded, or would be."""
+    """Show a decision that was recorded, or would be; `rows`: as of `Result`."""
     if dry_run:
         lines = [Sentence("dry run, nothing was changed: {line}", line=lines[0]), *lines[1:]]
-    return Result({**facts, "dry_run": dry_run}, lines, next_step)
+    return Result({**facts, "dry_run": dry_run}, lines, next_step, rows=rows)

@@ -85,6 +85,7 @@ class Result(NamedTuple):
 
     `headline`: what came of it in one sentence, where the first line shown does not say it.
     `failure`: the error that a flow ends with, after it has shown everything.
+    `rows`: how many a decision is about that has to carry their number.
     `is_idle`: there was nothing to do, so that of scheduled flow runs the newest is enough.
     """
 
@@ -96,6 +97,7 @@ class Result(NamedTuple):
     headline: str = ""
     failure: CardlinkError | None = None
     is_idle: bool = False
+    rows: int | None = None
 
     def beside(self, unread: Mapping[str, CardlinkError]) -> Self:
         """Return it with a row for each issuer that could not be read, and with the exit code of
@@ -250,7 +252,13 @@ def _next_step(by_target: Sequence[tuple[str, Result]]) -> Step | None:
     if not known:
         return None
     first_target, first = known[0]
-    same = [target for target, step in known if step == first.about(first_target, target)]
+    rows = [dict(step.options).get("rows") for _, step in known]
+    same = [
+        target
+        for (target, step), own in zip(known, rows, strict=True)
+        if step == first.adding(rows=own).about(first_target, target)
+    ]
     if len(same) < len(known):
         return first
-    return first.about(first_target, ",".join(same))
+    of_each = ",".join(str(own or 0) for own in rows) if any(rows) else None
+    return first.adding(rows=of_each).about(first_target, ",".join(same))

@@ -170,7 +170,8 @@ def _breaks(run: str, summary: Mapping[str, Any]) -> Iterator[Part]:
 
 def _way(run: str, open_break: Mapping[str, Any], way: Mapping[str, str]) -> Sentence:
     """Return the line of a decision about a break."""
-    step = summaries.close_step(run, open_break["name"], open_break["place"], way["decision"])
+    of_break = (open_break["name"], open_break["rows"], open_break["place"])
+    step = summaries.close_step(run, *of_break, way["decision"])
     return Sentence("  {step:bare}  # {effect}", step=step, effect=way["effect"])
 
 

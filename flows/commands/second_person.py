@@ -16,7 +16,7 @@ from flows.wiring import acting, signatures, wire
 with on_first_use():
     from flows.operations import four_eyes, settings_in_force
     from flows.runs import context as contexts
-    from flows.runs import identity, keys
+    from flows.runs import identity, keys, shown_rows
     from schemas import records, settings
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def run_by_two(
     rehearsals = list[Result]()
 
     def rehearse() -> Mapping[str, Any]:
-        rehearsals.append(_rehearsed(entry, context, values))
+        rehearsals.append(_rehearsed(entry, context, issuer, values))
         return rehearsals[-1].facts
 
     in_force = settings_in_force.compared(issuer_context)
@@ -148,11 +148,17 @@ def _digests(files: Sequence[str]) -> dict[str, str]:
     return {path.name: identity.digest(path.read_bytes()) for path in paths if path.is_file()}
 
 
-def _rehearsed(entry: Entry[...], context: Context, values: Mapping[str, Any]) -> Result:
+def _rehearsed(
+    entry: Entry[...], context: Context, issuer: str, values: Mapping[str, Any]
+) -> Result:
     """Return what the command would do, as its dry run says; nothing where it has none."""
     if not entry.has_parameter("dry_run"):
         return Result({})
-    return entry.run_with(context, {**values, "dry_run": True})
+    rehearsed = entry.run_with(context, {**values, "dry_run": True})
+    if rehearsed.rows is not None:  # what nobody could carry out is not requested
+        place = str(values["run"])
+        shown_rows.refuse_other_rows(issuer, place, rehearsed.rows, values.get("rows", ""))
+    return rehearsed
 
 
 def _requested(number: str, record: records.Approval, would: Result) -> Result:

@@ -16,9 +16,10 @@ from flows.runs.closings import chunk_of, place_of
 from flows.runs.context import IssuerContext
 from flows.runs.errors import NotFoundError
 from flows.runs.outbox import select_chunks
+from flows.runs.shown_rows import refuse_other_rows
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
-from flows.steps import CommandName, Sentence, Step
+from flows.steps import Sentence, Step
 from schemas.breaks import EXPLAINED, KINDS, LOST, PLACELESS, RESULT_SHORT, Break
 from schemas.records import Closing
 
@@ -53,10 +54,12 @@ def close_break(
     reason: str,
     decision: str = EXPLAINED,
     rows: Collection[int] = (),
+    expected: str | None = None,
 ) -> Settled:
     """Close the open breaks of a kind in a run by a decision.
 
-    All of them, or those at a place, with or without row numbers; of `rows`, only for those. A
+    All of them, or those at a place, with or without row numbers; of `rows`, only for those.
+    OtherRowsError where they have not just as many rows as were `expected`. A
     chunk that was uploaded and has no result at all can be given up as RESULT_SHORT. Raises
     UnknownRunError, NotFoundError (also for a notice, or a decision that is not offered),
     ChunkStateError, TooEarlyError, NoReasonError. The same command again makes the report that one
@@ -71,42 +74,40 @@ def close_break(
     if _is_unreported(stored, findings, name, place):
         return _record(context, stored, "closed", dict[Break, tuple[int, ...]](), signed)
     chosen = _chosen(run, "open", findings.breaks, name, place)
+    _refuse_other_rows(context, run, chosen, expected)
     covered = {open_break: _covered_rows(findings, open_break, decision) for open_break in chosen}
     if rows:
         covered = _only(covered, rows)
     return _record(context, stored, "closed", covered, signed, decision)
 
 
-class OtherRowsError(OperatorError):
-    """The open breaks of a kind have other rows than those that were decided about."""
-
-    message = "{issuer} has {count:row} in open breaks {name}, not {rows}. Nothing was closed."
-    next_step = Sentence("{worklist} shows them as they are now.", worklist=CommandName("worklist"))
-
-
-def runs_to_close(context: IssuerContext, name: str, rows: int) -> list[str]:
+def runs_to_close(context: IssuerContext, name: str, rows: str | None) -> list[str]:
     """Return the runs of an issuer with open breaks of a kind, which have just so many rows.
 
-    OtherRowsError where they have more or fewer: the decision was made about others. NotFoundError
-    where no run has any.
+    OtherRowsError where they have more or fewer. NotFoundError where no run has any.
     """
+    issuer = context.issuer.issuer
     open_rows: dict[str, int] = {}
     runs = StoredRuns(context.adapters.store, context.issuer.issuer)
     for run in runs.committed(closed_runs(runs)):
         for known in (run.summary or {}).get("breaks", ()):
             if known["name"] == name and not known["notice"]:
                 open_rows[run.id] = open_rows.get(run.id, 0) + known["rows"]
-    count = sum(open_rows.values())
-    if count != rows:
-        issuer = context.issuer.issuer
-        raise OtherRowsError(issuer=issuer, name=name, count=count, rows=rows)
     if not open_rows:
-        listed = Step("worklist", context.issuer.issuer)
-        raise NotFoundError(place=context.issuer.issuer, what=f"open break {name}", command=listed)
+        listed = Step("worklist", issuer)
+        raise NotFoundError(place=issuer, what=f"open break {name}", command=listed)
+    refuse_other_rows(issuer, f"{name} of {issuer}", sum(open_rows.values()), rows)
     return sorted(open_rows)
 
 
-def reopen_break(context: IssuerContext, run: str, name: str, place: str, reason: str) -> Settled:
+def reopen_break(
+    context: IssuerContext,
+    run: str,
+    name: str,
+    place: str,
+    reason: str,
+    expected: str | None = None,
+) -> Settled:
     """Reopen closed breaks of a kind in a run, all or those at a place; raises as `close_break`.
 
     The same command again makes the report that one which was stopped after its record did not.
@@ -116,7 +117,16 @@ def reopen_break(context: IssuerContext, run: str, name: str, place: str, reason
     if _is_open_and_unreported(context, stored, name, place):
         return _record(context, stored, "reopened", dict[Break, tuple[int, ...]](), signed)
     chosen = _chosen(run, "closed", stored.closed_breaks, name, place)
+    _refuse_other_rows(context, run, chosen, expected)
     return _record(context, stored, "reopened", dict.fromkeys(chosen, ()), signed)
+
+
+def _refuse_other_rows(
+    context: IssuerContext, run: str, chosen: Sequence[B], expected: str | None
+) -> None:
+    """Raise OtherRowsError unless the chosen breaks have just so many rows."""
+    count = sum(known.rows for known in chosen)
+    refuse_other_rows(context.issuer.issuer, f"{chosen[0].name} of {run}", count, expected)
 
 
 def _refuse_unless_offered(run: str, name: str, decision: str) -> None:
@@ -154,8 +164,8 @@ def _is_unreported(run: StoredRun, findings: Findings, name: str, place: str) ->
     Its command was stopped in between.
     """
     reported = (known for known in (run.summary or {}).get("breaks", ()) if not known["notice"])
-    is_reported = any(_is_at(known["name"], known["place"], name, place) for known in reported)
-    is_open = any(_is_at(known.name, known.place, name, place) for known in findings.breaks)
+    is_reported = any(is_at(known["name"], known["place"], name, place) for known in reported)
+    is_open = any(is_at(known.name, known.place, name, place) for known in findings.breaks)
     return is_reported and not is_open
 
 
@@ -164,23 +174,24 @@ def _is_open_and_unreported(context: IssuerContext, run: StoredRun, name: str, p
 
     Its command was stopped in between.
     """
-    if any(_is_at(closing.name, closing.place, name, place) for closing in run.closed_breaks):
+    if any(is_at(closing.name, closing.place, name, place) for closing in run.closed_breaks):
         return False
     reported = (known for known in (run.summary or {}).get("breaks", ()) if not known["notice"])
-    if any(_is_at(known["name"], known["place"], name, place) for known in reported):
+    if any(is_at(known["name"], known["place"], name, place) for known in reported):
         return False
     open_breaks = find_breaks(context, run).breaks
-    return any(_is_at(known.name, known.place, name, place) for known in open_breaks)
+    return any(is_at(known.name, known.place, name, place) for known in open_breaks)
 
 
-def _is_at(own_name: str, own_place: str, name: str, place: str) -> bool:
+def is_at(own_name: str, own_place: str, name: str, place: str) -> bool:
+    """Return whether a break is of this kind and at this place, "" for any."""
     return own_name == name and place in ("", own_place, place_of(own_place))
 
 
 def _chosen(run: str, state: str, breaks: Sequence[B], name: str, place: str) -> tuple[B, ...]:
     """Return the breaks of that name and place; NotFoundError where there is none."""
     chosen = tuple(
-        candidate for candidate in breaks if _is_at(candidate.name, candidate.place, name, place)
+        candidate for candidate in breaks if is_at(candidate.name, candidate.place, name, place)
     )
     if not chosen:
         missing = f"{state} break {name} at {place or 'any place'}"

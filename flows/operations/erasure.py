@@ -68,7 +68,13 @@ class UnansweredError(OperatorError):
         "{lost}.",
         cancel=Step("outbox cancel", Slot("run"), Slot("chunk"), reason=WHY),
         lost=Step(
-            "mend close", Slot("run"), RESULT_SHORT, Slot("place"), decision=LOST, reason=WHY
+            "mend close",
+            Slot("run"),
+            RESULT_SHORT,
+            Slot("place"),
+            decision=LOST,
+            reason=WHY,
+            dry_run=True,
         ),
     )
 

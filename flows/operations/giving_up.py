@@ -27,6 +27,7 @@ from flows.runs.context import IssuerContext
 from flows.runs.errors import NoSuchRowError, NotFoundError, numbered
 from flows.runs.identity import canonical, digest
 from flows.runs.keys import given_up
+from flows.runs.shown_rows import refuse_other_rows
 from flows.runs.stored_run import StoredRun
 from flows.steps import CUID, RUN, WHY, Sentence, Step
 from schemas.ledger import AWAITING
@@ -95,8 +96,16 @@ class Decided(NamedTuple):
         return {"cards": self.cards, "standing": self.standing, "sha256": sha256}
 
 
-def give_up(context: IssuerContext, which: Which, reason: str, *, undo: bool = False) -> Decided:
-    """Decide that cards need no link, or take that back.
+def give_up(
+    context: IssuerContext,
+    which: Which,
+    reason: str,
+    rows: str | None = None,
+    *,
+    undo: bool = False,
+) -> Decided:
+    """Decide that cards need no link, or take that back; OtherRowsError where these are not just
+    so many as were shown.
 
     Cards that are given up already stay so. Raises NoCardsNamedError, CardGivenError,
     UnknownRunError, NoSuchRowError, NotFoundError where no card is meant, NoReasonError.
@@ -117,6 +126,7 @@ def give_up(context: IssuerContext, which: Which, reason: str, *, undo: bool = F
     decided = known if undo else known.filter(~is_out)
     if decided.is_empty():
         return Decided(None, {})
+    refuse_other_rows(issuer, which.run or issuer, decided.height, rows)
     named = _as_given_up(book.given_up, decided) if undo else decided.select(CARD_WITHOUT_TWIN)
     record = GivingUp(
         **signed,

@@ -4,6 +4,9 @@ Each decision is a record, create-only, with who, when and why; `flows/book/kept
 it means.
 """
 
+from collections.abc import Callable
+from datetime import date, timedelta
+from functools import partial
 from typing import NamedTuple
 
 import polars as pl
@@ -11,13 +14,17 @@ import polars as pl
 from flows.book.book import Book, read_book
 from flows.book.kept_links import KEPT
 from flows.reports.cardholder_trace import refuse_card_number
+from flows.reports.link_work import WITHIN
+from flows.resend.ending_links import ending_links
+from flows.resend.renewal import judged_ending
 from flows.runs.business_date import local_day
-from flows.runs.cards import CARD_WITHOUT_TWIN
+from flows.runs.cards import CARD, CARD_WITHOUT_TWIN
 from flows.runs.chains import add_record
 from flows.runs.context import IssuerContext
 from flows.runs.errors import NotFoundError
 from flows.runs.identity import canonical, digest
 from flows.runs.keys import kept_links, keys_of
+from flows.runs.shown_rows import refuse_other_rows
 from flows.steps import Step
 from schemas.records import KeptLink, LinkKept
 
@@ -49,8 +56,16 @@ class Decided(NamedTuple):
         return digest(canonical({"links": self.record.links if self.record else ()}))
 
 
-def keep_links(context: IssuerContext, which: Which, reason: str, *, undo: bool = False) -> Decided:
-    """Decide that links stay as they are, or take that back.
+def keep_links(
+    context: IssuerContext,
+    which: Which,
+    reason: str,
+    rows: str | None = None,
+    *,
+    undo: bool = False,
+) -> Decided:
+    """Decide that links stay as they are, or take that back; OtherRowsError where these are not
+    just so many as were shown.
 
     Raises CardGivenError, UnknownRunError, NotFoundError where no link is meant, NoReasonError.
     """
@@ -69,13 +84,15 @@ def keep_links(context: IssuerContext, which: Which, reason: str, *, undo: bool 
         raise NotFoundError(place=place, what=missing, command=Step("cardholders", issuer))
     if links.is_empty():
         return Decided(None, 0)
+    count = links.select(CARD_WITHOUT_TWIN).n_unique()
+    refuse_other_rows(issuer, which.run or issuer, count, rows)
     record = LinkKept(
         **signed,
         what="asked again" if undo else "kept",
         links=tuple(KeptLink(*link) for link in links.select(*KEPT).iter_rows()),
     )
     add_record(store, kept_links(issuer), record)
-    return Decided(record, links.select(CARD_WITHOUT_TWIN).n_unique())
+    return Decided(record, count)
 
 
 def _refuse_unclear(which: Which) -> None:
@@ -88,11 +105,11 @@ def _refuse_unclear(which: Which) -> None:
 
 def _meant(context: IssuerContext, book: Book, which: Which) -> pl.DataFrame:
     """Return the links that are meant (KEPT) and that a newer row is to replace, as a book says."""
-    cards = book.cards(local_day(context.adapters.now(), context.issuer.time_zone))
-    kinds = [
+    cards = book.cards(_today(context))
+    kinds: list[tuple[bool, Callable[[pl.DataFrame], pl.DataFrame]]] = [
         (which.changed, book.changes),
         (which.replacing, book.not_replaced),
-        (which.refused, book.not_updated),
+        (which.refused, partial(_not_updated, context, book, which)),
     ]
     is_any = not any(is_chosen for is_chosen, _ in kinds)
     frames = [read(cards) for is_chosen, read in kinds if is_chosen or is_any]
@@ -104,3 +121,22 @@ def _meant(context: IssuerContext, book: Book, which: Which) -> pl.DataFrame:
         is_named &= pl.lit(bool(which.run))  # a row has a number in its run
         rows = rows.filter(is_named | pl.col("cuid").is_in(sorted(which.cuids)))
     return rows.select(*KEPT).unique(maintain_order=True)
+
+
+def _not_updated(
+    context: IssuerContext, book: Book, which: Which, cards: pl.DataFrame
+) -> pl.DataFrame:
+    """Return the cards with a link of which we refused a newer row, as the worklist counts them:
+    without those whose links end, unless they are named.
+    """
+    refused = book.not_updated(cards)
+    if not which.refused or which.rows or which.cuids:
+        return refused
+    until = _today(context) + timedelta(WITHIN)
+    links = ending_links(book, cards, _today(context), until)
+    ending = judged_ending(context, book, links, until)
+    return refused.join(ending, on=CARD, how="anti", nulls_equal=True)
+
+
+def _today(context: IssuerContext) -> date:
+    return local_day(context.adapters.now(), context.issuer.time_zone)

@@ -9,7 +9,7 @@ import csv
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from io import BytesIO, StringIO
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -17,7 +17,7 @@ from flows.book.book import Book, book_of
 from flows.book.people import counted_cards
 from flows.book.standing import REFUSED
 from flows.errors import CardlinkError, OperatorError
-from flows.operations.break_decisions import close_break
+from flows.operations.break_decisions import close_break, is_at
 from flows.reports.asked import record_asked
 from flows.reports.behind import finish_reports
 from flows.reports.open_items import MISSING, ReportTerms, WaitingChunk
@@ -30,6 +30,7 @@ from flows.runs.context import IssuerContext
 from flows.runs.frames import csv_pieces
 from flows.runs.identity import digest
 from flows.runs.keys import keys_of
+from flows.runs.shown_rows import refuse_other_rows
 from flows.runs.store import read
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
@@ -38,7 +39,7 @@ from flows.submissions.commit import finish_commits
 from schemas.actions import ASK
 from schemas.breaks import KINDS, LOST, RESULT_SHORT
 
-COLUMNS = ("id", "issuer", "chunk", "cuid", "last_4", "question", "answers", "answer")
+COLUMNS = ("id", "issuer", "chunk", "cuid", "last_4", "rows", "question", "answers", "answer")
 SEND_AGAIN = "send again"
 BOM = "\ufeff".encode()  # a spreadsheet that reads it saves UTF-8
 _BREAK = ["break", "place", "row", "cuid", "last_4", "chunk"]
@@ -58,7 +59,7 @@ class AnswersUnreadableError(OperatorError):
 
 
 class Question(NamedTuple):
-    """One question: about a row, or about a whole place where `row` is 0.
+    """One question: about a row, or about all `rows` of a place where `row` is 0.
 
     `about` is the break, or ASK for a row that the partner refused; `answers` are the decisions
     that can be its answer.
@@ -74,6 +75,7 @@ class Question(NamedTuple):
     last_4: str
     question: str
     answers: tuple[str, ...]
+    rows: int = 1
 
     @property
     def id(self) -> str:
@@ -86,9 +88,16 @@ class Question(NamedTuple):
         """Its cells (COLUMNS), without an answer."""
         answers = " | ".join(self.answers)
         return (
-            *(self.id, self.issuer, self.chunk, self.cuid, self.last_4, self.question),
-            *(answers, ""),
+            *(self.id, self.issuer, self.chunk, self.cuid, self.last_4, str(self.rows)),
+            *(self.question, answers, ""),
         )
+
+
+class Answer(NamedTuple):
+    """What a file says to a question, and how many rows it was about when it was written."""
+
+    decision: str
+    rows: str
 
 
 class Answered(NamedTuple):
@@ -142,6 +151,7 @@ def _about_chunk(run: StoredRun, chunk: WaitingChunk) -> Question:
         last_4="",
         question=text,
         answers=(LOST,),
+        rows=chunk.awaiting,
     )
 
 
@@ -156,7 +166,16 @@ def _about_breaks(run: StoredRun) -> Iterator[Question]:
     content = read(run.store, run.keys.report("breaks.csv"))
     listed = pl.read_csv(BytesIO(content), columns=_BREAK, infer_schema=False).fill_null("")
     rows = (row for row in listed.iter_rows(named=True) if KINDS[row["break"]].question)
-    yield from dict.fromkeys(_about_row(run, broken) for broken in rows)
+    for question in dict.fromkeys(_about_row(run, broken) for broken in rows):
+        yield question if question.row else question._replace(rows=_rows_at(question, open_breaks))
+
+
+def _rows_at(question: Question, open_breaks: Iterable[Mapping[str, Any]]) -> int:
+    """Return how many rows the breaks have that a question about a whole place is about."""
+    place = question.about, question.place
+    return sum(
+        known["rows"] for known in open_breaks if is_at(known["name"], known["place"], *place)
+    )
 
 
 def _about_row(run: StoredRun, broken: Mapping[str, str]) -> Question:
@@ -241,7 +260,7 @@ def as_csv(questions: Sequence[Question]) -> list[bytes]:
     return [BOM, *csv_pieces([pl.DataFrame(cells, list(COLUMNS), orient="row")], COLUMNS)]
 
 
-def read_answers(file: str, content: bytes) -> dict[str, str]:
+def read_answers(file: str, content: bytes) -> dict[str, Answer]:
     """Return the answers of a filled-in file by the id of their question.
 
     AnswersUnreadableError.
@@ -251,30 +270,31 @@ def read_answers(file: str, content: bytes) -> dict[str, str]:
     except UnicodeDecodeError:
         raise AnswersUnreadableError(file=file, problem="it is not UTF-8") from None
     reader = csv.DictReader(StringIO(text))
-    lacking = sorted({"id", "answer"} - set(reader.fieldnames or ()))
+    lacking = sorted({"id", "rows", "answer"} - set(reader.fieldnames or ()))
     if lacking:
         problem = f"its header lacks {', '.join(lacking)}"
         raise AnswersUnreadableError(file=file, problem=problem)
-    answers: dict[str, str] = {}
+    answers: dict[str, Answer] = {}
     for record in reader:
-        answer = (record["answer"] or "").strip().lower()
+        decision = (record["answer"] or "").strip().lower()
+        answer = Answer(decision, (record["rows"] or "").strip())
         number = (record["id"] or "").strip()
-        if answer and answers.setdefault(number, answer) != answer:
+        if decision and answers.setdefault(number, answer) != answer:
             problem = f"question {number} has two answers"
             raise AnswersUnreadableError(file=file, problem=problem)
     return answers
 
 
 def matched(
-    file: str, questions: Iterable[Question], answers: Mapping[str, str]
-) -> dict[Question, str]:
+    file: str, questions: Iterable[Question], answers: Mapping[str, Answer]
+) -> dict[Question, Answer]:
     """Return the answers to the questions that are open.
 
     AnswersUnreadableError where an answer is none that its question has.
     """
     answered = {question: answers[question.id] for question in questions if question.id in answers}
     for question, answer in answered.items():
-        if answer not in question.answers:
+        if answer.decision not in question.answers:
             problem = f"question {question.id} has no answer of its choices"
             raise AnswersUnreadableError(file=file, problem=problem)
     return answered
@@ -288,9 +308,12 @@ def finish_interrupted(context: IssuerContext) -> tuple[str, ...]:
 
 
 def apply(
-    context: IssuerContext, answered: Mapping[Question, str], reason: str, *, dry_run: bool
+    context: IssuerContext, answered: Mapping[Question, Answer], reason: str, *, dry_run: bool
 ) -> Answered:
-    """Decide as the partner answered; what is refused does not stop the rest."""
+    """Decide as the partner answered; what is refused does not stop the rest.
+
+    An answer about a place that has other rows than those the question was written about is.
+    """
     if not dry_run and any(question.about == ASK for question in answered):
         take_in_results(context)
     groups = _decided_together(answered)
@@ -299,6 +322,11 @@ def apply(
     for (run, about, place, answer), questions in groups.items():
         rows = frozenset(question.row for question in questions if question.row)
         try:
+            if not rows:
+                [question] = questions
+                shown = answered[question].rows
+                place_of_run = f"{about} at {place} of {run}"
+                refuse_other_rows(context.issuer.issuer, place_of_run, question.rows, shown)
             if about == ASK:
                 _send_again(context, run, rows, reason, dry_run=dry_run)
             else:
@@ -311,13 +339,13 @@ def apply(
 
 
 def _decided_together(
-    answered: Mapping[Question, str],
+    answered: Mapping[Question, Answer],
 ) -> dict[tuple[str, str, str, str], list[Question]]:
     """Return the questions that one decision answers, by run, subject, place and answer."""
     groups: dict[tuple[str, str, str, str], list[Question]] = defaultdict(list)
     for question, answer in answered.items():
         place = question.place if not question.row else ""
-        groups[question.run, question.about, place, answer].append(question)
+        groups[question.run, question.about, place, answer.decision].append(question)
     return groups
 
 

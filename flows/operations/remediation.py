@@ -36,7 +36,7 @@ class CommittedError(OperatorError):
     message = "Run {run} is committed: it can be neither abandoned nor its extract dismissed."
     next_step = Sentence(
         "Chunks not uploaded yet can be cancelled: {cancel}.",
-        cancel=Step("outbox cancel", Slot("run"), reason=WHY),
+        cancel=Step("outbox cancel", Slot("run"), reason=WHY, dry_run=True),
     )
 
 

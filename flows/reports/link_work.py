@@ -119,7 +119,7 @@ def _work(
     first: date = rows["ends"].min()  # type: ignore[assignment]  # of dates
     due = _midnight(first)
     fields = (("name", name),) if name else ()
-    some_ended = bool((rows["standing"] == EXPIRED.name).any())
+    ended = rows.filter(pl.col("standing") == EXPIRED.name).height
     since = min(due, now)
     return Work(
         due=due,
@@ -129,7 +129,8 @@ def _work(
         rows=rows.height,
         since=since,
         fields=fields,
-        is_late=some_ended,
+        is_late=ended > 0,
+        late_rows=ended,
     )
 
 

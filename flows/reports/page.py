@@ -222,17 +222,18 @@ def _breaks_by_kind(
     lines = []
     for name, group in groupby(breaks, key=lambda run_break: run_break["name"]):
         of_kind = list(group)
+        rows = sum(run_break["rows"] for run_break in of_kind)
         places = [f"{run_break['place']} ({run_break['rows']:,})" for run_break in of_kind]
         oldest = min(datetime.fromisoformat(run_break["since"]) for run_break in of_kind)
         lines.append(
             {
                 **of_kind[0],
                 "number": len(of_kind),
-                "rows": sum(run_break["rows"] for run_break in of_kind),
+                "rows": rows,
                 "age": duration(now - oldest),
                 "places": places[:PLACES],
                 "more": max(0, len(places) - PLACES),
-                "ways": [] if of_kind[0]["notice"] else decisions_on(run, name),
+                "ways": [] if of_kind[0]["notice"] else decisions_on(run, name, rows),
             }
         )
     return lines

@@ -214,7 +214,9 @@ def _break_fact(
     run: str, run_break: Break, days: Mapping[str, date], committed: datetime
 ) -> dict[str, Any]:
     since = _since(run_break.place, days, committed)
-    decisions = [] if run_break.notice else decisions_on(run, run_break.name, run_break.place)
+    decisions = []
+    if not run_break.notice:
+        decisions = decisions_on(run, run_break.name, run_break.rows, run_break.place)
     return {
         **run_break._asdict(),
         "since": since.isoformat(timespec="seconds"),
@@ -252,18 +254,21 @@ def _since(place: str, days: Mapping[str, date], committed: datetime) -> datetim
     return datetime.combine(days[known], time(), committed.tzinfo)
 
 
-def decisions_on(run: str, name: str, place: str = "") -> list[dict[str, str]]:
-    """Return what can be decided about breaks of a kind: the decision, its effect, the command."""
+def decisions_on(run: str, name: str, rows: int, place: str = "") -> list[dict[str, str]]:
+    """Return what can be decided about so many rows in breaks of a kind: the decision, its effect,
+    the command.
+    """
     return [
         {
             "decision": decision,
             "effect": str(DECISIONS[decision].effect),
-            "command": str(close_step(run, name, place, decision)),
+            "command": str(close_step(run, name, rows, place, decision)),
         }
         for decision in KINDS[name].decisions
     ]
 
 
-def close_step(run: str, name: str, place: str, decision: str) -> Step:
+def close_step(run: str, name: str, rows: int, place: str, decision: str) -> Step:
     """Return the step that closes breaks of a kind, those at a place or all of them."""
-    return Step("mend close", run, name, place_of(place), decision=decision, reason=WHY)
+    place = place_of(place)
+    return Step("mend close", run, name, place, decision=decision, rows=rows, reason=WHY)

@@ -33,6 +33,7 @@ class Work(NamedTuple):
     rows: int = 0
     fields: tuple[tuple[str, Any], ...] = ()
     step: Step | None = None
+    late_rows: int | None = None  # of the rows, where only some are late
     # it has waited too long: for an answer, for a correction; or some of its links have ended; or
     # nothing else in the chunk of a break waits
     is_late: bool = False
@@ -169,8 +170,18 @@ class Line(NamedTuple):
         """Return what of it a choice is about; nothing where it cannot be made yet."""
         late = Line(tuple(work for work in self.works if work.is_late))
         is_possible = {"": True, "all": late == self, "any": True, "mixed": late != self}
-        part = late if choice.late else self
+        part = late._of_late_rows if choice.late else self
         return part if is_possible[choice.late] else Line(())
+
+    @property
+    def _of_late_rows(self) -> "Line":
+        """It with only those of its rows that are late."""
+        return Line(
+            tuple(
+                work if work.late_rows is None else work._replace(rows=work.late_rows)
+                for work in self.works
+            )
+        )
 
     def _is_within(self, choice: Choice) -> bool:
         """Return whether one command can take all of it, and has all that it needs."""
@@ -205,10 +216,17 @@ class Line(NamedTuple):
             "codes": sorted(frozenset[str]().union(*(work.codes for work in self.works))),
             # the day after the last of its runs
             "before": None if self.run else max(map(_day_of, self.works)) + DAY,
-            # one command for several runs closes just these rows, or none
-            "limit": None if self.run else self.rows,
+            "rows": self._rows_of_issuers,
             **dict(set(first.fields).intersection(*(work.fields for work in self.works))),
         }
+
+    @property
+    def _rows_of_issuers(self) -> str:
+        """Its rows, of several issuers each, with commas between."""
+        rows = Counter[str]()
+        for work in self.works:
+            rows[work.issuer] += work.rows
+        return ",".join(str(rows[issuer]) for issuer in self.issuers)
 
     def facts(self, now: datetime) -> dict[str, Any]:
         """Return the line as the tables show it."""

@@ -54,7 +54,7 @@ class Kind(NamedTuple):
 
     `matter` says what is the matter, `then` what to do about it; `noun` and `rows` name what is
     counted. The slots of steps: `target`, the run or, for several, the issuer; `issuer`, `run`,
-    `chunk`, `chunks`, `place`, `limit`, `codes`, `before`, and those that the work itself has.
+    `chunk`, `chunks`, `place`, `rows`, `codes`, `before`, and those that the work itself has.
     """
 
     name: str
@@ -122,7 +122,9 @@ def _rows_to_send_again(name: str, matter: str, effect: str, *, joins: str = "")
 
 _NEEDS_NONE = "They need no link: nobody waits for them, and they are not sent again."
 _GIVE_UP = Choice(
-    "give up", _NEEDS_NONE, Step("mend give-up", Slot("target"), code=Slot("codes"), reason=WHY)
+    "give up",
+    _NEEDS_NONE,
+    Step("mend give-up", Slot("target"), code=Slot("codes"), rows=Slot("rows"), reason=WHY),
 )
 # the rows that have waited too long, without those of last night
 _GIVE_OLD_UP = Choice(
@@ -134,7 +136,7 @@ _GIVE_OLD_UP = Choice(
 _GIVE_CHUNK_UP = Choice(
     "give up",
     "The cardholders who still wait in these chunks need no link; nobody waits for the answer.",
-    Step("mend give-up", Slot("run"), chunk=Slot("chunks"), reason=WHY),
+    Step("mend give-up", Slot("run"), chunk=Slot("chunks"), rows=Slot("rows"), reason=WHY),
     widest="run",
     late="all",
 )
@@ -249,6 +251,7 @@ OVERDUE = _kind(
                     RESULT_SHORT,
                     Slot("place"),
                     decision=LOST,
+                    rows=Slot("rows"),
                     reason=WHY,
                 ),
                 widest="chunk",
@@ -271,7 +274,14 @@ INCOMPLETE = _kind(
             Choice(
                 "open again",
                 "The break is open, and its rows can be decided.",
-                Step("mend reopen", Slot("run"), Slot("name"), Slot("place"), reason=WHY),
+                Step(
+                    "mend reopen",
+                    Slot("run"),
+                    Slot("name"),
+                    Slot("place"),
+                    rows=Slot("closed"),
+                    reason=WHY,
+                ),
                 widest="chunk",
             ),
             _GIVE_CHUNK_UP,
@@ -339,7 +349,7 @@ NAMELESS = _kind(
             Choice(
                 "give up",
                 "Nobody waits for these rows; such rows of a later extract are asked about anew.",
-                Step("mend give-up", Slot("target"), nameless=True, reason=WHY),
+                Step("mend give-up", Slot("target"), nameless=True, rows=Slot("rows"), reason=WHY),
             ),
         ),
         several=True,
@@ -418,7 +428,7 @@ UNKNOWN_SINGLES = _kind(
 
 def _keep_or_send(kept: str, sent: str, **which: bool) -> tuple[Choice, Choice]:
     """Return the decisions about links that a newer row of their card is to replace."""
-    keep = Step("mend keep-link", Slot("target"), **which, reason=WHY)
+    keep = Step("mend keep-link", Slot("target"), **which, rows=Slot("rows"), reason=WHY)
     send = Step("resubmit", Slot("target"), **which, reason=WHY)
     return Choice("keep the link", kept, keep), Choice("send again", sent, send)
 
@@ -469,7 +479,7 @@ NOT_UPDATED = _kind(
             Choice(
                 "keep the link",
                 "The link is enough until it ends, whatever such rows have.",
-                Step("mend keep-link", Slot("target"), refused=True, reason=WHY),
+                Step("mend keep-link", Slot("target"), refused=True, rows=Slot("rows"), reason=WHY),
             ),
         ),
         rows=CARDHOLDERS,
@@ -481,7 +491,7 @@ _ENDED = "Those of them whose link has ended need none."
 
 
 def _give_up_ended(code: str) -> Choice:
-    step = Step("mend give-up", Slot("issuer"), code=code, reason=WHY)
+    step = Step("mend give-up", Slot("issuer"), code=code, rows=Slot("rows"), reason=WHY)
     return Choice("give up", _ENDED, step, late="any")
 
 
@@ -953,7 +963,7 @@ def _closing(name: str, decision: str) -> Choice:
         name,
         Slot("place"),
         decision=decision,
-        rows=Slot("limit"),
+        rows=Slot("rows"),
         reason=WHY,
     )
     return Choice(decision, DECISIONS[decision].effect, step, widest="issuer")

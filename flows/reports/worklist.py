@@ -97,7 +97,10 @@ def _chunks(issuer: Issuer, run: RunFacts, terms: ReportTerms) -> Iterator[Work]
         yield from explained
         others = chunk.awaiting - sum(work.rows for work in explained)
         if others > 0 and chunk.chunk not in broken and not chunk.is_cancelled:
-            yield _chunk(issuer, chunk._replace(awaiting=others), terms)
+            work = _chunk(issuer, chunk._replace(awaiting=others), terms)
+            is_incomplete = work.kind == kinds.INCOMPLETE
+            fields = _closed_fields(run, RESULT_SHORT, chunk) if is_incomplete else ()
+            yield work._replace(fields=fields)
 
 
 def _explained(
@@ -115,7 +118,7 @@ def _explained(
                 due=chunk.since,
                 kind=kinds.INCOMPLETE,
                 rows=rows,
-                fields=_break_fields(closed["name"], chunk),
+                fields=_closed_fields(run, closed["name"], chunk),
                 is_late=work.is_late and rows == chunk.awaiting,
                 note="",
             )
@@ -129,8 +132,11 @@ def _leaves_rows_answered(closed: Mapping[str, Any]) -> bool:
     return is_explained and name != RESULT_SHORT and LOST in KINDS[name].decisions
 
 
-def _break_fields(name: str, chunk: WaitingChunk) -> tuple[tuple[str, str], ...]:
-    return ("name", name), ("place", f"chunk {chunk.chunk}")
+def _closed_fields(run: RunFacts, name: str, chunk: WaitingChunk) -> tuple[tuple[str, Any], ...]:
+    """Return what names the closed breaks of a kind in a chunk, and how many rows they have."""
+    closed = [known for known in run.closed if known["name"] == name]
+    rows = sum(known["rows"] for known in closed if chunk_of(known["place"]) == chunk.chunk)
+    return ("name", name), ("place", f"chunk {chunk.chunk}"), ("closed", rows)
 
 
 def _chunk(issuer: Issuer, chunk: WaitingChunk, terms: ReportTerms) -> Work:
@@ -163,7 +169,6 @@ def _chunk(issuer: Issuer, chunk: WaitingChunk, terms: ReportTerms) -> Work:
         rows=chunk.awaiting,
         since=chunk.since,
         is_late=is_late,
-        fields=_break_fields(RESULT_SHORT, chunk) if kind == kinds.INCOMPLETE else (),
         note=notes.get(kind, ""),
     )
 

@@ -9,6 +9,7 @@ from flows.runs.errors import NotFoundError
 from flows.runs.events import record_event
 from flows.runs.identity import digest
 from flows.runs.keys import RunId
+from flows.runs.shown_rows import refuse_other_rows
 from flows.runs.store import ConflictError, read
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
@@ -78,9 +79,16 @@ def _is_answered(run: StoredRun) -> bool:
 
 
 def move(
-    adapters: Adapters, run: str, step: Move, numbers: Collection[int] = (), reason: str = ""
+    adapters: Adapters,
+    run: str,
+    step: Move,
+    numbers: Collection[int] = (),
+    reason: str = "",
+    rows: str | None = None,
 ) -> list[OutboxChunk]:
     """Record what was done to chunks of a run (by default all that allow it).
+
+    OtherRowsError where they have not just as many `rows` as were shown.
 
     Returns their new state; of those named that were there already, nothing. Raises
     ChunkStateError, NotFoundError, NoReasonError; then nothing is recorded.
@@ -96,6 +104,8 @@ def move(
     left = [number for number in numbers if number not in there]
     chosen = select_chunks(stored.outbox, run, allowed, step, left)
     if chosen:
+        count = sum(chunk.chunk.rows for chunk in chosen)
+        refuse_other_rows(stored.keys.run.issuer, f"The outbox of {run}", count, rows)
         names = [chunk.chunk.name for chunk in chosen]
         record_event(adapters, stored.keys, step, chunks=names, reason=why)
     moved = {chunk.chunk.number for chunk in chosen}

@@ -280,7 +280,7 @@ class SentTwiceError(OperatorError):
     )
     next_step = Sentence(
         "Cancel those that wait: {cancel}; uploaded ones stay uploaded.",
-        cancel=Step("outbox cancel", Slot("run"), reason=WHY),
+        cancel=Step("outbox cancel", Slot("run"), reason=WHY, dry_run=True),
     )
 
 

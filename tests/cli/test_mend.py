@@ -76,6 +76,12 @@ def told(folder: Path, *arguments: str) -> dict[str, Any]:
     return found
 
 
+def decided(folder: Path, *arguments: str) -> Result:
+    """Decide as a person does: the dry run says how many rows it is about, and what to paste."""
+    line = told(folder, *arguments, "--dry-run")["next"]
+    return cardlink(folder, *shlex.split(line)[1:])
+
+
 def history(folder: Path, run: str) -> list[tuple[str, str]]:
     """Return what happened to a run and why, where somebody said why."""
     found = told(folder, "report", run, "--history")["history"]
@@ -102,7 +108,7 @@ def test_a_dry_run_of_the_outbox_says_what_would_be_noted_and_refuses_what_would
 def test_a_move_that_was_recorded_already_says_that_nothing_is_left_to_record(
     run: str, tmp_path: Path
 ) -> None:
-    cardlink(tmp_path, "outbox", "hold", run, *WHY)
+    decided(tmp_path, "outbox", "hold", run, *WHY)
 
     repeated = cardlink(tmp_path, "outbox", "hold", run, *WHY)
     named = cardlink(tmp_path, "outbox", "hold", run, "2", *WHY)
@@ -174,8 +180,8 @@ def test_a_row_is_attributed_withdrawn_and_its_break_closed(
     taken = cardlink(
         tmp_path, "mend", "attribute", "bank", name, "--row", "1", "--to", f"{run}:1", *WHY
     )
-    closed = cardlink(tmp_path, "mend", "close", run, "UNATTRIBUTED_ERROR", *WHY)
-    opened = cardlink(tmp_path, "mend", "reopen", run, "UNATTRIBUTED_ERROR", *WHY)
+    closed = decided(tmp_path, "mend", "close", run, "UNATTRIBUTED_ERROR", *WHY)
+    opened = decided(tmp_path, "mend", "reopen", run, "UNATTRIBUTED_ERROR", *WHY)
 
     assert (out.exit_code, taken.exit_code, closed.exit_code, opened.exit_code) == (4, 2, 0, 4)
     assert "is linked already" in taken.stderr

@@ -216,7 +216,7 @@ def test_four_eyes_cannot_be_taken_out_of_the_file_by_one_even_where_settings_ar
     write(tmp_path, TOML + two)
     bank.drop(20)
     [made] = facts(typed(tmp_path, "submit", "bank", who="anna"))["runs"]
-    held = typed(tmp_path, "outbox", "hold", made["run"], "--reason", "x", who="anna")
+    held = typed(tmp_path, "outbox", "hold", made["run"], "1", "--reason", "x", who="anna")
     write(tmp_path, TOML)
 
     done = typed(tmp_path, "outbox", "release", made["run"], "--reason", "x", who="anna")
@@ -372,14 +372,15 @@ def test_a_request_is_refused_with_the_difference_once_its_subject_is_another(
     typed(tmp_path, "submit", "bank", who="anna")
     run = run_of(bank)
     typed(tmp_path, "outbox", "hold", run, "1", "--reason", "x", who="anna")
-    line = ("outbox", "release", run, "--reason", "x")
+    line = ("outbox", "release", run, "--rows", "10", "--reason", "x")
     number = requested(tmp_path, *line)
     typed(tmp_path, "outbox", "hold", run, "2", "--reason", "x", who="carl")
+    typed(tmp_path, "outbox", "cancel", run, "1", "--reason", "x", who="carl")  # as many rows
 
     done = typed(tmp_path, *line, who="bert", approve=number)
 
     assert (2, ApprovalError.__name__) == refused(done)
-    assert "chunks.2.number: nothing -> 2" in facts(done)["message"]
+    assert "chunks.1.number: 1 -> 2" in facts(done)["message"]
 
 
 def test_settings_whose_records_were_removed_are_not_recorded_anew(

@@ -15,7 +15,7 @@ from schemas.portal import CITY, PAN
 from tests import keys
 from tests.again import PANS
 from tests.builders import portal_rows
-from tests.cli.test_mend import cardlink, told
+from tests.cli.test_mend import cardlink, decided, told
 from tests.cli.test_reconcile import bank
 from tests.night import Bench, made_once, portal_csv
 
@@ -100,7 +100,7 @@ def test_what_needs_a_second_person_is_requested_for_each_issuer(banks: Path) ->
         with (banks / f"{name}.toml").open("a") as toml:
             toml.write('[four_eyes]\nacts = ["give-up"]\n')
 
-    done = cardlink(banks, "mend", "give-up", BOTH, "--code", "card", "--reason", "closed")
+    done = decided(banks, "mend", "give-up", BOTH, "--code", "card", "--reason", "closed")
 
     assert 3 == done.exit_code
     assert 2 == done.stdout.count("a second person must carry it out")

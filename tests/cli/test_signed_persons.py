@@ -50,7 +50,7 @@ def typed(folder: Path, run: str, who: str, key: str, approve: str = "") -> Resu
         file = folder / f"{key}.secret.asc"
         file.write_bytes(KEYS[key].secret)
         environment["CARDLINK_PERSON_KEY_FILE"] = str(file)
-    line = ["outbox", "cancel", run, "--reason", "ticket 7", "--actor", who]
+    line = ["outbox", "cancel", run, "1", "--reason", "ticket 7", "--actor", who]
     line += ["--approve", approve] if approve else []
     config = ["--config", str(folder), "--json"]
     return CliRunner(env=environment).invoke(main, [*config, *line])
@@ -113,7 +113,9 @@ def test_a_form_has_nobodys_key_so_its_names_do_not_count(
     monkeypatch.setenv("CARDLINK_PERSON_KEY_FILE", str(tmp_path / "anna.secret.asc"))
 
     with pytest.raises(NotProvedError):
-        cancel.invoke(Context(tmp_path, actor="anna"), {"run": run, "reason": "ticket 7"})
+        cancel.invoke(
+            Context(tmp_path, actor="anna"), {"run": run, "chunks": (1,), "reason": "ticket 7"}
+        )
 
 
 def test_a_request_forged_with_its_trail_is_refused_because_nobody_signed_it(

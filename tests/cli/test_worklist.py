@@ -79,7 +79,7 @@ def test_a_run_whose_chunks_are_cancelled_is_not_under_way_and_its_report_says_w
     bench = bank(tmp_path)
     [run] = [str(run) for run in bench.runs.ids]
 
-    cancel(Context(tmp_path), run, reason="the portal refuses it")
+    cancel(Context(tmp_path), run, rows="20", reason="the portal refuses it")
 
     answer = worklist(Context(tmp_path), "bank")
     assert [] == answer.facts["runs"]

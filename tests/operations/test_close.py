@@ -15,7 +15,6 @@ import openpyxl
 import pytest
 
 from flows.operations.break_decisions import (
-    OtherRowsError,
     close_break,
     reopen_break,
     runs_to_close,
@@ -32,6 +31,7 @@ from flows.runs.closings import closed_breaks
 from flows.runs.context import overlaid
 from flows.runs.errors import NotFoundError
 from flows.runs.keys import keys_of
+from flows.runs.shown_rows import OtherRowsError
 from flows.runs.store import StoreBusyError
 from flows.steps import Step
 from schemas.breaks import break_of
@@ -307,9 +307,9 @@ def test_a_decision_about_all_runs_is_about_as_many_rows_as_are_open_and_no_noti
     bench.store.replace(key, [json.dumps(facts).encode()])
     rows = known["rows"] + 2
 
-    assert [run] == runs_to_close(bench.context, "RESULT_SHORT", rows)
+    assert [run] == runs_to_close(bench.context, "RESULT_SHORT", str(rows))
     for other in (rows - 1, rows + 1):
-        with pytest.raises(OtherRowsError, match=f"has {rows} rows .* not {other}"):
-            runs_to_close(bench.context, "RESULT_SHORT", other)
+        with pytest.raises(OtherRowsError, match=f"about {rows} rows now, not {other}"):
+            runs_to_close(bench.context, "RESULT_SHORT", str(other))
     with pytest.raises(NotFoundError, match="no open break NOT_THERE"):
-        runs_to_close(bench.context, "NOT_THERE", 0)
+        runs_to_close(bench.context, "NOT_THERE", "0")

@@ -18,7 +18,7 @@ from flows.reports.page import refused_by
 from flows.runs.keys import results
 from schemas.ledger import AWAITING, ERROR, LINKED
 from tests.builders import quick
-from tests.cli.test_mend import bank_in, cardlink, sent, told
+from tests.cli.test_mend import bank_in, cardlink, decided, sent, told
 from tests.night import Bench
 
 WHY = ("--reason", "ticket INC0012345, agreed 2026-11-20")
@@ -81,7 +81,7 @@ def test_rows_decided_as_lost_are_sent_again_without_an_override_and_the_answer_
     answer(bank, run, 2)
     assert cardlink(tmp_path, "ingest", "bank").exit_code == 4
 
-    closed = cardlink(tmp_path, "mend", "close", run, "RESULT_SHORT", "--decision", "lost", *WHY)
+    closed = decided(tmp_path, "mend", "close", run, "RESULT_SHORT", "--decision", "lost", *WHY)
     lost, active = states(bank, run, chunk=1), still_active(bank)
     reported = summary(bank, run)
     again = told(tmp_path, "resubmit", run, "--code", "row.result.lost", *WHY)
@@ -113,7 +113,7 @@ def test_a_chunk_without_any_result_is_given_up_once_it_was_uploaded(
     early = cardlink(tmp_path, *lost)
     toml = (tmp_path / "bank.toml").read_text()
     (tmp_path / "bank.toml").write_text(toml.replace("[limits]", "[limits]\nlost_after_days = 0"))
-    late = cardlink(tmp_path, *lost)
+    late = decided(tmp_path, *lost)
 
     assert (waiting.exit_code, "Chunk 2 of" in waiting.stderr, late.exit_code) == (2, True, 0)
     assert (early.exit_code, "its result may still come" in early.stderr) == (2, True)
@@ -145,9 +145,9 @@ def test_no_link_of_a_contradiction_is_delivered_before_it_is_decided_which_side
     cardlink(tmp_path, "ingest", "bank")
     before = states(bank, run, chunk=2), bank.report(run, "links.csv").count(b"https://")
 
-    done = cardlink(tmp_path, "mend", "close", run, kind, "--decision", decision, *WHY)
+    done = decided(tmp_path, "mend", "close", run, kind, "--decision", decision, *WHY)
     after = states(bank, run, chunk=2), bank.report(run, "links.csv").count(b"https://")
-    cardlink(tmp_path, "mend", "reopen", run, kind, *WHY)
+    decided(tmp_path, "mend", "reopen", run, kind, *WHY)
 
     assert before == ({LINKED: 9, AWAITING: 1}, 19)
     assert (done.exit_code, after) == (
@@ -172,7 +172,7 @@ def test_an_expired_link_is_sent_again_once_that_is_decided(
     cardlink(tmp_path, "ingest", "bank")
 
     refused = cardlink(tmp_path, "mend", "close", run, "LINK_EXPIRED", "--decision", "lost", *WHY)
-    cardlink(tmp_path, "mend", "close", run, "LINK_EXPIRED", "--decision", "expired", *WHY)
+    decided(tmp_path, "mend", "close", run, "LINK_EXPIRED", "--decision", "expired", *WHY)
     again = told(tmp_path, "resubmit", run, "--row", "10", *WHY)
 
     assert (refused.exit_code, "expired, explained" in refused.stderr) == (2, True)
@@ -187,7 +187,7 @@ def test_a_break_that_is_explained_leaves_its_rows_and_the_headline_says_that_th
     answer(bank, run, 2)
     cardlink(tmp_path, "ingest", "bank")
 
-    shown = cardlink(tmp_path, "mend", "close", run, "RESULT_SHORT", *WHY)
+    shown = decided(tmp_path, "mend", "close", run, "RESULT_SHORT", *WHY)
 
     assert states(bank, run, chunk=1) == {LINKED: 6, AWAITING: 4}
     assert "balanced, answers awaited; 4 rows still wait" in shown.stdout
@@ -214,7 +214,7 @@ def test_a_decision_does_not_cover_a_row_that_comes_later(
     )
     answer(bank, run, 2)
     cardlink(tmp_path, "ingest", "bank")
-    cardlink(tmp_path, "mend", "close", run, "LAST4_MISMATCH", "--decision", "lost", *WHY)
+    decided(tmp_path, "mend", "close", run, "LAST4_MISMATCH", "--decision", "lost", *WHY)
     covered = summary(bank, run)["verdict"], states(bank, run, chunk=1)
 
     answer(
@@ -239,7 +239,7 @@ def test_trace_says_that_an_operator_decided_and_what_to_type_next(
 ) -> None:
     answer(bank, run, 1, rows=9)
     cardlink(tmp_path, "ingest", "bank")
-    cardlink(tmp_path, "mend", "close", run, "RESULT_SHORT", "--decision", "lost", *WHY)
+    decided(tmp_path, "mend", "close", run, "RESULT_SHORT", "--decision", "lost", *WHY)
     cuid = bank.ledger(run).filter(chunk=1).sort("position")["cuid"][-1]
 
     [card] = card_statuses(read_book(bank.store, "bank"), cuid, (), datetime.now(UTC).date())

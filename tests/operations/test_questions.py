@@ -230,7 +230,7 @@ def test_giving_rows_up_can_need_a_second_person(
 ) -> None:
     toml = (tmp_path / "bank.toml").read_text()
     (tmp_path / "bank.toml").write_text(toml + '[four_eyes]\nacts = ["lost"]\n')
-    close = ("mend", "close", runs[0], "RESULT_SHORT", *WHY, "--decision")
+    close = ("mend", "close", runs[0], "RESULT_SHORT", "--rows", "2", *WHY, "--decision")
 
     explained = cardlink(tmp_path, *close, "explained", "--dry-run")
     lost: dict[str, Any] = told(tmp_path, *close, "lost", "--actor", "anna")
@@ -238,3 +238,32 @@ def test_giving_rows_up_can_need_a_second_person(
     assert explained.exit_code in (0, 3, 4)
     assert "request" in lost
     assert {LINKED: 8, AWAITING: 2} == states(bank, runs[0])
+
+
+def test_an_answer_about_a_whole_chunk_is_not_applied_once_other_rows_of_it_wait(
+    bank: Bench, tmp_path: Path
+) -> None:
+    early = replace(bank, now=lambda: datetime(2026, 11, 1, tzinfo=UTC))
+    run = early.submit(early.drop(10, "bank-20261101.csv", seed=1)).manifest.run
+    move(early.context.adapters, run, "uploaded")
+    [question] = written(tmp_path)
+    earlier = question | {"rows": "12"}  # when more of it waited
+
+    stale = cardlink(tmp_path, "answers", filled(tmp_path, [earlier], "lost"), *WHY)
+    done = cardlink(tmp_path, "answers", filled(tmp_path, [question], "lost"), *WHY, "--dry-run")
+
+    assert (2, 0) == (stale.exit_code, done.exit_code)
+    assert f"RESULT_SHORT at chunk 1 of {run}: this is about 10 rows now, not 12" in stale.stdout
+    assert "1 question would be decided" in done.stdout
+
+
+@pytest.mark.parametrize("word", ["WHY", "lost | explained", "ANSWER"])
+def test_a_placeholder_is_no_answer(
+    bank: Bench, runs: list[str], tmp_path: Path, word: str
+) -> None:
+    questions = written(tmp_path)
+
+    done = cardlink(tmp_path, "answers", filled(tmp_path, questions, word, "", ""), *WHY)
+
+    assert 2 == done.exit_code
+    assert "Nothing was decided" in done.stderr

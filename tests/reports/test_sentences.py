@@ -72,11 +72,11 @@ def untouched(night: Night) -> None:
 
 
 def held(night: Night) -> None:
-    night.cardlink("outbox", "hold", night.run, *WHY)
+    night.cardlink("outbox", "hold", night.run, "1", "2", *WHY)
 
 
 def cancelled(night: Night) -> None:
-    night.cardlink("outbox", "cancel", night.run, *WHY)
+    night.cardlink("outbox", "cancel", night.run, "1", "2", *WHY)
 
 
 def uploaded(night: Night) -> None:
@@ -90,7 +90,9 @@ def short(night: Night) -> None:
 
 def lost(night: Night) -> None:
     short(night)
-    night.cardlink("mend", "close", night.run, "RESULT_SHORT", "--decision", "lost", *WHY)
+    night.cardlink(
+        "mend", "close", night.run, "RESULT_SHORT", "--rows", "1", "--decision", "lost", *WHY
+    )
 
 
 def expired(night: Night) -> None:

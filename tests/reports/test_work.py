@@ -56,7 +56,7 @@ def test_beside_newer_runs_the_old_ones_can_be_given_up_alone() -> None:
 
     assert ["give up the old", "give up"] == [*mixed]
     command = mixed["give up the old"]
-    assert 'give-up zebra --code city --reason "WHY" --before 2026-10-24' in command
+    assert 'give-up zebra --code city --rows 2 --reason "WHY" --before 2026-10-24' in command
     assert ["give up"] == [*only_old]
 
 

@@ -493,7 +493,7 @@ def test_a_held_extract_and_an_open_request_wait_on_the_list_for_a_decision(
     run = sent_night(tmp_path, 10)
     toml = (tmp_path / "bank.toml").read_text()
     (tmp_path / "bank.toml").write_text(toml + '[four_eyes]\nacts = ["release", "gates"]\n')
-    cardlink(tmp_path, "outbox", "hold", run, *WHY)
+    cardlink(tmp_path, "outbox", "hold", run, "1", *WHY)
     [held] = work(tmp_path)["chunks on hold"]
     cardlink(tmp_path, *decided(held, "release"), "--actor", "anna")
     [request] = work(tmp_path)["requests for a second person"]

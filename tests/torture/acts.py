@@ -70,7 +70,7 @@ def _ending(folder: Path) -> Facts:
 
 def _cancelled(folder: Path) -> Facts:
     _, run = sent(folder)
-    facts_of(folder, "outbox cancel", run=run, **WHY)
+    facts_of(folder, "outbox cancel", run=run, chunks=(1, 2, 3), **WHY)
     extract = "bank-20261120.csv"
     return {"issuer": "bank", "extract": extract, "new_run_reason": "the portal lost it"}
 

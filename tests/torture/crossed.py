@@ -56,7 +56,10 @@ def _cases(folder: Path) -> dict[str, Case]:
         "attribute to the same": ("mend attribute", {**errors, "row": 5, "to": f"{run}:1", **WHY}),
         "withdraw": ("mend withdraw", {"issuer": "bank", "result": "b.csv", "row": 3, **WHY}),
         "ingest again": ("mend ingest-again", {"issuer": "bank", "result": "b.csv", **WHY}),
-        "close": ("mend close", {"run": run, "break_name": "UNATTRIBUTED_ERROR", **WHY}),
+        "close": (
+            "mend close",
+            {"run": run, "break_name": "UNATTRIBUTED_ERROR", "rows": "1", **WHY},
+        ),
         "give up": ("mend give-up", {"run": run, "row": (9,), **WHY}),
         "resubmit": ("resubmit", {"run": run, "errors": True, **WHY}),
         "erase": ("person erase", {"target": run, "row": 6, **WHY}),

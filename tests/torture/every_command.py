@@ -219,7 +219,7 @@ class Scene:
         desk = self.folder / "desk"
         desk.mkdir(exist_ok=True)
         if line.startswith('cardlink answers "FILE"'):
-            (desk / "file.csv").write_text("id,answer\n")  # nothing is answered yet
+            (desk / "file.csv").write_text("id,rows,answer\n")  # nothing is answered yet
         before = Path.cwd()
         os.chdir(desk)
         try:
