@@ -115,15 +115,7 @@ def give_up(
     issuer = context.issuer.issuer
     _refuse_unnamed(issuer, which)
     book = read_book(store, issuer)
-    meant = _meant(context, book, which)
-    is_out = is_given_up(book.given_up)
-    known = meant.filter(is_out) if undo else meant
-    if known.is_empty():
-        missing = "such card that is given up" if undo else "such card"
-        raise NotFoundError(
-            place=which.run or issuer, what=missing, command=Step("cardholders", issuer)
-        )
-    decided = known if undo else known.filter(~is_out)
+    decided = _to_decide(_meant(context, book, which), book, which, undo=undo)
     if decided.is_empty():
         return Decided(None, {})
     refuse_other_rows(issuer, which.run or issuer, decided.height, rows)
@@ -138,11 +130,25 @@ def give_up(
     return Decided(record, dict(states.iter_rows()))
 
 
+def _to_decide(meant: pl.DataFrame, book: Book, which: Which, *, undo: bool) -> pl.DataFrame:
+    """Return the cards among those meant that are not yet as decided; NotFoundError for none."""
+    is_out = is_given_up(book.given_up)
+    known = meant.filter(is_out) if undo else meant
+    if known.is_empty():
+        missing = "such card that is given up" if undo else "such card"
+        raise NotFoundError(
+            place=which.run or book.issuer, what=missing, command=Step("cardholders", book.issuer)
+        )
+    return known if undo else known.filter(~is_out)
+
+
 def _refuse_unnamed(issuer: str, which: Which) -> None:
     """Raise NoCardsNamedError: no cards are named, rows without a run, a day without reasons."""
     of_run = which.rows or which.chunks
-    is_named = of_run or which.cuids or which.codes or which.nameless
-    if not is_named or (of_run and not which.run) or (which.before and not which.codes):
+    is_named = any((of_run, which.cuids, which.codes, which.nameless))
+    lacks_run = of_run and not which.run
+    lacks_reasons = which.before and not which.codes
+    if not is_named or lacks_run or lacks_reasons:
         raise NoCardsNamedError(target=which.run or issuer)
 
 
