@@ -13,7 +13,7 @@ from datetime import datetime
 from itertools import chain
 from typing import Any
 
-from flows.book.head import known_plans
+from flows.book.upkeep import known_plans
 from flows.commands.parameters import Offer
 from flows.errors import CardlinkError
 from flows.extracts.delivery import is_extract
@@ -48,7 +48,9 @@ def names_of(context: IssuerContext) -> Names:
     runs: list[str] = []
     files: list[str] = []
     with suppress(CardlinkError):
-        runs = [plan.run for plan in reversed(known_plans(StoredRuns(store, issuer)))]
+        runs = [
+            plan.run for plan in reversed(known_plans(context.adapters, StoredRuns(store, issuer)))
+        ]
     with suppress(CardlinkError):
         files = _extracts(context)
     return {"runs": runs[:MOST], "targets": [issuer, *runs[:MOST]], "extracts": files[:MOST]}

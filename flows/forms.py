@@ -250,7 +250,7 @@ def business_result(context: IssuerContext) -> str:
     issuer = context.issuer
     today = local_day(context.adapters.now(), issuer.time_zone)
     with suppress(CardlinkError):
-        return issuer_balance(context.adapters.store, issuer.issuer, today).sentence
+        return issuer_balance(context.adapters, issuer.issuer, today).sentence
     return ""
 
 

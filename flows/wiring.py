@@ -31,6 +31,7 @@ from flows.tracing import EXTRA, can_trace, flush_traces, start_tracing
 if TYPE_CHECKING:
     from flows.adapters.local import LocalStore
     from flows.adapters.s3 import S3Store
+    from flows.database.connection import Database
     from flows.operations.four_eyes import Signatures
     from flows.operations.settings_in_force import Governing
     from flows.runs.adapters import Adapters
@@ -138,6 +139,18 @@ def open_store(issuer: Issuer, folder: Path, profile: str | None = None) -> S3St
     from flows.adapters.local import LocalStore
 
     return LocalStore(_directory(issuer, folder))
+
+
+def open_database(folder: Path) -> Database:
+    """Return the database; all of this process share it."""
+    return _database(secret("CARDLINK_DATABASE_URL") or folder.resolve() / "cardlink.db")
+
+
+@cache
+def _database(address: str | Path) -> Database:
+    from flows.database.connection import Database
+
+    return Database(address)
 
 
 def root_of(issuer: Issuer, folder: Path) -> str:
@@ -299,8 +312,8 @@ def _service_check(context: IssuerContext) -> Iterable[str]:
 
 
 def edges(issuer: Issuer, folder: Path) -> Adapters:
-    """Return what every step shares: the store, the clock, the actor, the probe; begins the
-    process.
+    """Return what every step shares: the store, the database, the clock, the actor, the probe;
+    begins the process.
     """
     from flows.runs.adapters import Adapters
     from flows.runs.audit_trail import audited, settle_trails
@@ -311,7 +324,7 @@ def edges(issuer: Issuer, folder: Path) -> Adapters:
     connections = PUBLISHERS // 2 if _is_s3(issuer) else LOCAL_CONNECTIONS
     proves = prover(issuer)
     store = audited(open_store(issuer, folder), actor(), now, proves)
-    return Adapters(store, now, actor(), race, connections, proves)
+    return Adapters(store, now, actor(), race, open_database(folder), connections, proves)
 
 
 def prover(issuer: Issuer) -> Prover:

@@ -1,4 +1,4 @@
-"""Fixtures of all tests: S3 servers, one of each kind for a test process. And what holds for the
+"""Fixtures of all tests: servers, one of each kind for a test process, and databases. And what holds for the
 whole session: temporary files in memory where that is possible, and nothing left running at its
 end."""
 
@@ -17,6 +17,7 @@ from uuid import uuid4
 import pytest
 from hypothesis import settings
 
+from flows.database.connection import Database
 from tests import leftovers, published_outcomes, servers
 
 settings.register_profile("quick", max_examples=10, deadline=None)  # a busy machine is no failure
@@ -143,6 +144,33 @@ def moto_server() -> Iterator[servers.S3Server]:
     """A moto server with an empty bucket; share it by prefix."""
     with servers.moto() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def postgresql_server(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[servers.PostgresqlServer]:
+    """A PostgreSQL server; each test makes a database in it."""
+    with servers.postgresql(tmp_path_factory.mktemp("pg")) as server:
+        yield server
+
+
+@pytest.fixture(params=["SQLite", "PostgreSQL"])
+def database_address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The address of an empty database, of each kind."""
+    if request.param == "SQLite":
+        yield f"sqlite:///{tmp_path}/cardlink.db"
+        return
+    with request.getfixturevalue("postgresql_server").database() as address:
+        yield address
+
+
+@pytest.fixture
+def database(database_address: str) -> Iterator[Database]:
+    """An empty database, of each kind."""
+    opened = Database(database_address)
+    yield opened
+    opened.close()
 
 
 @pytest.fixture(scope="session")

@@ -22,6 +22,7 @@ import polars as pl
 from flows.adapters.gpg_opener import GpgOpener
 from flows.adapters.gpg_sealer import GpgSealer
 from flows.adapters.local import LocalStore
+from flows.database.connection import Database
 from flows.partner_api.run_funnel import run_funnel
 from flows.reports.ingestion import Ingested, ingest
 from flows.runs.adapters import Adapters
@@ -108,12 +109,13 @@ class Bench:
     actor: str = "tester:1"
     gpg: str = GPG  # another has a sealer of its own each time
     folder: Path | None = None  # of a local bench
+    database: Database = field(default_factory=lambda: Database("sqlite://"))
 
     @property
     def context(self) -> IssuerContext:
         """The issuer's edges: this store, real gpg."""
         # the probe has tests of its own
-        outside = Adapters(self.store, self.now, self.actor, lambda *_: None)
+        outside = Adapters(self.store, self.now, self.actor, lambda *_: None, self.database)
         return IssuerContext(
             self.issuer,
             outside,
@@ -227,7 +229,8 @@ def _open_sealer(terms: SealTerms) -> GpgSealer:
 def local_bench(folder: Path, **changes: Any) -> Bench:
     """Return a bench on a directory store."""
     (folder / "store").mkdir(parents=True)
-    return Bench(LocalStore(folder / "store"), issuer(**changes), folder=folder)
+    database = Database(folder / "cardlink.db")
+    return Bench(LocalStore(folder / "store"), issuer(**changes), folder=folder, database=database)
 
 
 MADE: dict[str, tuple[Path, Any]] = {}  # what `made_once` keeps, by function and arguments
@@ -254,7 +257,8 @@ def made_once(make: Callable[Concatenate[Path, P], T]) -> Callable[Concatenate[P
 
 def _moved(result: object, folder: Path) -> object:
     if isinstance(result, Bench):
-        return replace(result, store=LocalStore(folder / "store"), folder=folder)
+        database = Database(folder / "cardlink.db")
+        return replace(result, store=LocalStore(folder / "store"), folder=folder, database=database)
     if type(result) is tuple:
         return tuple(_moved(part, folder) for part in result)
     return copy(result) if isinstance(result, list | dict) else result

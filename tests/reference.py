@@ -31,6 +31,7 @@ from schemas import portal, rules
 from schemas.acknowledgement import AcknowledgementFile
 from schemas.analysis import TABLES
 from schemas.challenges import ANSWERS
+from schemas.database import METADATA
 from schemas.delivery import DeliveryEvent
 from schemas.governed import RECEIVERS
 from schemas.issuer import Issuer, RuleSettings
@@ -161,6 +162,11 @@ PERSONAL: Final = {
 }
 VARIABLES: Final = {
     "CARDLINK_CONFIG": "folder of the issuers' TOML files; default: the current folder",
+    "CARDLINK_DATABASE_URL": (
+        "address of the database, or `..._FILE`: `postgresql://USER:PASSWORD@HOST/NAME`, "
+        "or `sqlite:////FOLDER/NAME.db`, on a disk of this machine; default: "
+        "`cardlink.db` in the issuers' folder"
+    ),
     "CARDLINK_PRIVATE_KEY_FILE": (
         "our own private key, for extracts and results that are PGP-encrypted to us"
     ),
@@ -280,6 +286,46 @@ The partner's messages are read as `entity.property.kind` too. The kinds are tho
 for the same there, and these; what is accepted is what the column accepts."""
 
 
+DATABASE: Final = f"""# The database
+
+{MADE}
+Where each cardholder stands, and how far each run came, is in a relational database, so far worked
+out from the store. `CARDLINK_DATABASE_URL` says where ([SETTINGS.md](SETTINGS.md)), and `cardlink
+check ISSUER` shows it: on one machine a SQLite file, `/var/lib/cardlink/cardlink.db` or `cardlink.db`
+in the issuers' folder; of several machines a PostgreSQL. Who needs it: [README.md](README.md). What
+it has of a cardholder: [SECURITY.md](SECURITY.md); no card number, no CVV, no hash of either, no link.
+
+## Tables
+
+What each column means stands in `schemas/database.py`, and in PostgreSQL beside it (`\\d+ attempt`).
+
+| table | a row is |
+|---|---|
+"""
+# put to a SQLite file by `sqlite3`; tests compare the answers with the book
+QUERIES: Final = {
+    "How many cards did each run link?": """\
+SELECT run, count(*) AS linked
+FROM attempt WHERE issuer = 'first-bank' AND state = 'linked'
+GROUP BY run ORDER BY turn;""",
+    "Who waits for a link, for what, and since when?": """\
+SELECT cuid, last_4, run, wait, since
+FROM attempt WHERE issuer = 'first-bank' AND state = 'awaiting'
+ORDER BY since, run, "row";""",
+    "Whose link ends within 14 days?": """\
+SELECT cuid, last_4, max(expires_on) AS until
+FROM attempt WHERE issuer = 'first-bank' AND state = 'linked'
+GROUP BY holder, last_4, twin
+HAVING until BETWEEN date('now') AND date('now', '+14 days') ORDER BY until, cuid;""",
+}
+QUESTIONS: Final = """
+## Three questions
+
+Read the file as the user of the worker, while it works too: `sqlite3 -readonly -box
+/var/lib/cardlink/cardlink.db`. Never write to it, and copy it only by `.backup`
+([UPGRADE.md](UPGRADE.md)). Whom an operator gave up, who left, and links whose fields were typed in
+are not taken into account: `cardlink cardholders ISSUER` and `cardlink worklist ISSUER` do that.
+"""
 TABLES_BEGIN: Final = "<!-- tables: written by python -m tests.reference -->"
 TABLES_END: Final = "<!-- end of the tables -->"
 KINDS: Final = {
@@ -417,10 +463,18 @@ def delivery_schema() -> str:
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
+def database_page() -> str:
+    """Return the tables of the database with what a row of each is, and questions to them."""
+    rows = "".join(f"| `{table.name}` | {table.comment} |\n" for table in METADATA.tables.values())
+    blocks = (f"\n{question}\n\n```sql\n{sql}\n```\n" for question, sql in QUERIES.items())
+    return DATABASE + rows + QUESTIONS + "".join(blocks)
+
+
 PAGES: Final = {
     "ANALYSIS.md": analysis_page,
     "SETTINGS.md": settings_page,
     "COMMANDS.md": commands_page,
+    "DATABASE.md": database_page,
     "REASONS.md": reasons_page,
     "INTERFACE.md": interface_page,
     "acknowledgement.schema.json": acknowledgement_schema,

@@ -121,7 +121,7 @@ def other_sidecar(folder: Path) -> Refusal:
 def need_two(folder: Path, *acts: str) -> None:
     """Let acts need two persons, from the first command on."""
     setting(folder, add=f"\n[four_eyes]\nacts = {json.dumps(acts)}\n")
-    facts_of(folder, "ingest", issuer="bank")  # records the settings
+    facts_of(folder, "agree", issuer="bank", reason="from now on")
 
 
 def not_agreed(folder: Path) -> Refusal:

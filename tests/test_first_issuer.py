@@ -232,7 +232,7 @@ def test_install_without_a_server_says_what_to_set_and_starts_none(tmp_path: Pat
     )
 
     assert (2, "") == (done.returncode, done.stdout)
-    assert "PREFECT_API_URL names no Prefect server. Nothing was installed." in done.stderr
+    assert "PREFECT_API_URL names no Prefect server. Nothing was done." in done.stderr
     assert not list(tmp_path.glob("*.db*"))
 
 

@@ -20,8 +20,11 @@ from flows.adapters.local import LocalStore
 from flows.book.book import read_book
 from flows.commands.entry import Entry
 from flows.commands.result import Result
+from flows.database.connection import Database
 from flows.errors import CardlinkError
+from flows.runs.adapters import Adapters
 from flows.steps import Option, Sentence, Step
+from flows.wiring import now
 from schemas.ledger import AWAITING, LINKED
 from tests import mentions
 from tests.refusals import CASES, ELSEWHERE, INSTEAD, SLOW
@@ -219,7 +222,10 @@ def ended(folder: Path, line: str, refusal: Refusal) -> Result | BaseException:
 
 def standing(folder: Path) -> Counter[str]:
     """Return how often each cardholder was sent and not refused by the partner."""
-    book = read_book(LocalStore(folder / "store"), "bank")
+    outside = Adapters(
+        LocalStore(folder / "store"), now, "tester", lambda *_: None, Database("sqlite://")
+    )
+    book = read_book(outside, "bank")
     return Counter(book.attempts.filter(pl.col("state").is_in([AWAITING, LINKED]))["cuid"])
 
 

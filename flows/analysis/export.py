@@ -2,7 +2,7 @@
 
 `analysis/exported.json` says what each run's files were made from, and which write of each file
 that was. What is missing, was changed by somebody else, or was made by another version is made
-anew. What changed is known from the head of the kept book, so an export reads the changed runs and
+anew. What changed is known from the database, so an export reads the changed runs and
 no others. Nothing is deleted here: purges and erasures do that.
 
 The book of a large issuer takes seconds. Beyond BOOK_AT_ONCE rows it is written by an ingest that
@@ -22,9 +22,10 @@ from flows import __version__
 from flows.analysis.exported_rows import as_parquet, row_files, write_rows
 from flows.analysis.exported_runs import exported_run, run_key, write_run
 from flows.book.book import Book, read_book
-from flows.book.head import Head, generation, head_key, read_head
-from flows.book.kept_stages import stages_key
+from flows.book.link_stages import version_of
+from flows.book.upkeep import RunRow, stored_runs
 from flows.errors import CardlinkError
+from flows.runs.adapters import Adapters
 from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
 from flows.runs.frames import shaped
@@ -83,10 +84,10 @@ def export(context: IssuerContext, *, anew: bool = False, is_busy: bool = False)
     store = context.adapters.store
     issuer = context.issuer.issuer
     before = _Exported() if anew else _read_exported(store, issuer)
-    runs = _write_runs(store, issuer, before)
+    runs = _write_runs(context.adapters, issuer, before)
     is_at_once = not is_busy or sum(runs.rows.values()) <= BOOK_AT_ONCE
     today = local_day(context.adapters.now(), context.issuer.time_zone)
-    book = _write_book(store, issuer, before.book, today, is_at_once=is_at_once)
+    book = _write_book(context.adapters, issuer, before.book, today, is_at_once=is_at_once)
     written = _listed(store, issuer)
     files = {run: _files(run, runs.sources[run], runs.rows[run], written) for run in runs.sources}
     book_files = {key: written[key] for key in book.keys if key in written}
@@ -125,13 +126,14 @@ class _Runs(NamedTuple):
     anew: frozenset[str]
 
 
-def _write_runs(store: Store, issuer: str, before: _Exported) -> _Runs:
+def _write_runs(adapters: Adapters, issuer: str, before: _Exported) -> _Runs:
     """Write the runs that are not exported as they are now.
 
     Again where another process changed one meanwhile, so that the last write is of the last state.
     """
+    store = adapters.store
     written = _listed(store, issuer)
-    sources = _sources(store, issuer)
+    sources = _sources(adapters, issuer)
     rows = {run: before.runs[run].rows for run in sources if run in before.runs}
     stale = [
         run for run, made_of in sources.items() if not _fits(before.runs.get(run), made_of, written)
@@ -142,7 +144,7 @@ def _write_runs(store: Store, issuer: str, before: _Exported) -> _Runs:
         counts = concurrently(lambda pair: _write(*pair), pairs, AT_A_TIME)
         rows |= dict(zip(stale, counts, strict=True))
         anew.update(stale)
-        now = _sources(store, issuer)
+        now = _sources(adapters, issuer)
         stale = [run for run in now if now[run] != sources.get(run)]
         sources = now
     return _Runs(sources, rows, frozenset(anew))
@@ -158,34 +160,34 @@ class _Book(NamedTuple):
 
 
 def _write_book(
-    store: Store, issuer: str, before: _Files | None, today: date, *, is_at_once: bool
+    adapters: Adapters, issuer: str, before: _Files | None, today: date, *, is_at_once: bool
 ) -> _Book:
     """Write the book of the day where it is another than the one that is exported."""
-    basis = digest(f"{today} {book_basis(store, issuer)}".encode())
+    basis = digest(f"{today} {book_basis(adapters, issuer)}".encode())
     key = book_key(issuer, today)
-    if before is not None and _fits(before, basis, _listed(store, issuer)):
+    if before is not None and _fits(before, basis, _listed(adapters.store, issuer)):
         return _Book([key], basis)
     if not is_at_once:
         return _Book(
             [*before.files] if before else [], before.made_of if before else "", None, True
         )
-    return _Book([key], basis, write_book(store, issuer, today))
+    return _Book([key], basis, write_book(adapters, issuer, today))
 
 
-def _sources(store: Store, issuer: str) -> dict[str, str]:
+def _sources(adapters: Adapters, issuer: str) -> dict[str, str]:
     """Return what the files of each run are made from."""
-    head = read_head(store, issuer, generation(store, issuer))
-    runs = StoredRuns(store, issuer)
-    return {str(run): _source(head, runs, str(run)) for run in runs.ids}
+    runs = StoredRuns(adapters.store, issuer)
+    rows = stored_runs(adapters, runs)
+    return {str(run): _source(rows, runs, str(run)) for run in runs.ids}
 
 
-def _source(head: Head, runs: StoredRuns, run: str) -> str:
+def _source(rows: Mapping[str, RunRow], runs: StoredRuns, run: str) -> str:
     """Return what a run's files are made from: the objects that the book has of it, if it has."""
     if run in runs.without_ledger:
         return PURGED
-    page = head.pages.get(run)
-    if page is not None and page.committed:
-        return page.objects
+    row = rows.get(run)
+    if row is not None and row.is_committed and row.objects is not None:
+        return row.objects
     return digest(repr(exported_run(StoredRun.by_id(runs.store, run))).encode())
 
 
@@ -239,10 +241,10 @@ def _exported_key(issuer: str) -> str:
     return f"{analysis(issuer)}exported.json"
 
 
-def write_book(store: Store, issuer: str, today: date) -> int:
+def write_book(adapters: Adapters, issuer: str, today: date) -> int:
     """Write where each card stands today; return how many there are."""
-    cards = exported_book(read_book(store, issuer), today)
-    store.replace(book_key(issuer, today), [as_parquet(cards)])
+    cards = exported_book(read_book(adapters, issuer), today)
+    adapters.store.replace(book_key(issuer, today), [as_parquet(cards)])
     return cards.height
 
 
@@ -261,14 +263,10 @@ def exported_book(book: Book, today: date) -> pl.DataFrame:
     return shaped(named, ExportedBook.dtypes()).sort("card_run", "card_row", maintain_order=True)
 
 
-def book_basis(store: Store, issuer: str) -> str:
+def book_basis(adapters: Adapters, issuer: str) -> str:
     """Return a digest of what the book is read from; it differs where the book may differ."""
-    kept = [
-        read_if_stored(store, head_key(issuer, generation(store, issuer))),
-        read_if_stored(store, stages_key(issuer)),
-    ]
     decisions = [
-        sum(1 for _ in store.keys(prefix)) for prefix in (given_up(issuer), kept_links(issuer))
+        sum(1 for _ in adapters.store.keys(prefix))
+        for prefix in (given_up(issuer), kept_links(issuer))
     ]
-    content = b"\n".join(digest(each or b"").encode() for each in kept)
-    return digest(content + str(decisions).encode())
+    return digest(f"{version_of(adapters, issuer)} {decisions}".encode())

@@ -21,10 +21,11 @@ from flows.book.attempts import (
 )
 from flows.book.fold import Folded, fold, is_not_replaced, newest_rows
 from flows.book.given_up import given_up_cards, is_given_up
-from flows.book.kept import current_pages
 from flows.book.kept_links import kept_links
 from flows.book.known_runs import NO_RUNS, KnownRuns
+from flows.book.link_stages import stages_of
 from flows.book.nameless import name_of_row, waiting_rows, waiting_turns
+from flows.book.news import read_mark
 from flows.book.opening import NOBODY_REMOVED, OpeningBalance
 from flows.book.stages import Stages, with_stages
 from flows.book.standing import (
@@ -38,9 +39,17 @@ from flows.book.standing import (
     with_excluded,
     with_state,
 )
+from flows.book.upkeep import (
+    BookOfRuns,
+    known_runs_of,
+    read_attempts,
+    read_departed,
+    read_runs,
+    tables,
+)
+from flows.runs.adapters import Adapters
 from flows.runs.cards import CONTENT_FINGERPRINTS, ISSUE, is_single
 from flows.runs.single_links import prompted_singles
-from flows.runs.store import Store
 from flows.runs.stored_runs import StoredRuns
 from schemas.ledger import AWAITING
 
@@ -55,7 +64,7 @@ class Book:
     last_registered: int  # number of the last run that was registered
     newest: date  # business date of the latest whole extract
     attempts: pl.DataFrame  # ATTEMPT, in the order of their runs
-    read_departed: Callable[[], pl.DataFrame]
+    departures: pl.DataFrame  # who has left or is left out (`flows.book.departures.DEPARTED`)
     read_stages: Callable[[], Stages]
     given_up: pl.DataFrame  # the cards that are given up (`flows.book.given_up.GIVEN_UP`)
     kept: pl.DataFrame  # the links that stay as they are (`flows.book.kept_links.KEPT`)
@@ -67,22 +76,17 @@ class Book:
         default_factory=dict
     )  # by the numbers of their commits
 
-    @cached_property
-    def _not_named(self) -> pl.DataFrame:
-        """The cards that have left or are left out, read when asked for."""
-        return self.read_departed()
-
     @property
     def departed(self) -> pl.DataFrame:
         """The cards that have left (`flows.book.departures.DEPARTED`, without `excluded`)."""
-        return self._not_named.drop("excluded").drop_nulls("since")
+        return self.departures.drop("excluded").drop_nulls("since")
 
     @property
     def excluded(self) -> pl.DataFrame:
         """The cards that `[status]` leaves out of the newest extract that has them: holder, last_4,
         `excluded`, since when.
         """
-        left_out = self._not_named.filter(pl.col("since").is_null())
+        left_out = self.departures.filter(pl.col("since").is_null())
         return left_out.select("holder", "last_4", "excluded")
 
     @property
@@ -138,7 +142,6 @@ class Book:
         return replace(
             self,
             attempts=attempts,
-            read_departed=lambda: self._not_named,
             read_stages=lambda: self.stages,
             read_runs=lambda: self.runs,
         )
@@ -257,35 +260,36 @@ class Book:
         return with_state(with_excluded(cards, self.excluded), LEFT, self.departed)
 
 
-def read_book(store: Store, issuer: str, columns: Sequence[str] = ATTEMPT.names()) -> Book:
+def read_book(adapters: Adapters, issuer: str, columns: Sequence[str] = ATTEMPT.names()) -> Book:
     """Return an issuer's book as everything that is recorded says.
 
-    `columns`: those of the attempts, for who asks for nothing else. What is kept of it is believed
-    as far as it fits (`flows/book/kept.py`); nothing is written.
+    `columns`: those of the attempts, for who asks for nothing else.
     """
-    return book_of(StoredRuns(store, issuer), columns)
+    return book_of(adapters, StoredRuns(adapters.store, issuer), columns)
 
 
-def book_of(runs: StoredRuns, columns: Sequence[str] = ATTEMPT.names()) -> Book:
+def book_of(adapters: Adapters, runs: StoredRuns, columns: Sequence[str] = ATTEMPT.names()) -> Book:
     """Return the book of an issuer's runs, as `read_book` does; which there are is listed once."""
-    store = runs.store
+    store = adapters.store
     issuer = runs.issuer
-    pages = current_pages(runs, columns)
     typed_in = attempts_typed_in(prompted_singles(store, issuer)).select(columns)
-    attempts = in_order([pages.attempts, typed_in])
-    head = pages.head
-    extracts = [page.extract for page in head.pages.values() if page.extract is not None]
+    with tables(adapters, issuer, BookOfRuns(runs)) as connection:
+        mark = read_mark(connection, issuer)
+        rows = read_runs(connection, issuer)
+        attempts = in_order([read_attempts(connection, issuer, columns), typed_in])
+        departed = read_departed(connection, issuer)
+    extracts = [row.extract for row in rows.values() if row.extract is not None]
     return Book(
         issuer,
-        head.registered,
-        head.newest,
+        mark.registered,
+        mark.newest,
         attempts,
-        pages.departed,
-        pages.stages,
+        departed,
+        lambda: stages_of(adapters, runs),
         given_up_cards(store, issuer),
         kept_links(store, issuer),
-        head.opening,
-        pages.runs,
+        mark.removed,
+        lambda: known_runs_of(adapters, runs, rows),
         waiting_turns(extracts),
         {extract.turn: extract.day for extract in extracts},
     )

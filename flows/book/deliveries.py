@@ -1,11 +1,11 @@
 """The changes of the deliveries of links to all receivers, each link by its digest, and which links
 they leave.
 
-They are kept with the stages (`kept_stages.py`), so whoever delivers, or asks what was delivered,
-opens no delivery of earlier days.
+They are in the database with the stages (`link_stages.py`), so whoever delivers, or asks what was
+delivered, opens no delivery of earlier days.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from io import BytesIO
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
-from flows.book.known_rows import link_digest
+from flows.book.known_runs import link_digest
 from flows.runs.delivered import (
     DeliveryId,
     delivery_key,
@@ -40,7 +40,7 @@ CHANGE = pl.Schema(
         "run": pl.String(),
         "row": pl.UInt32(),
         **dict.fromkeys(LOOK, pl.String()),
-        "link": pl.UInt64(),  # the digest of its URL
+        "link": pl.Int64(),  # the digest of its URL
         "change": pl.String(),
         "until": pl.Date(),
         "at": ARRIVED,  # when the delivery was made
@@ -94,18 +94,29 @@ class Deliveries(NamedTuple):
 NO_DELIVERIES = Deliveries({}, pl.DataFrame(schema=CHANGE))
 
 
-def read_deliveries(store: Store, issuer: str, kept: Deliveries) -> Deliveries:
-    """Return all deliveries, from what is kept and from those that are others than they were."""
+class DeliveryNews(NamedTuple):
+    """The deliveries that are others than those that are known: `gone`, and `read` now."""
+
+    gone: frozenset[DeliveryId]
+    read: Mapping[DeliveryId, tuple[KnownDelivery, pl.DataFrame]]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing came and nothing went."""
+        return not self.gone and not self.read
+
+
+def delivery_news(
+    store: Store, issuer: str, known: Mapping[DeliveryId, KnownDelivery]
+) -> DeliveryNews:
+    """Return which deliveries are others than they were, with their changes."""
     listed = _listed(store, issuer)
     ids = set(listed)
     for receiver in {DEFAULT, *(delivery.receiver for delivery in listed)}:
         ids.update(_chained(store, issuer, receiver))
-    stay = {id_ for id_ in ids if _fits(kept.known.get(id_), listed.get(id_))}
-    if ids == stay == set(kept.known):
-        return kept
-    new = sorted(ids.difference(stay))
-    staying = [kept.known[id_] for id_ in stay]
-    return _joined(store, issuer, staying, kept.changes, {id_: listed.get(id_) for id_ in new})
+    stay = {id_ for id_ in ids if _fits(known.get(id_), listed.get(id_))}
+    new = {id_: listed.get(id_) for id_ in sorted(ids.difference(stay))}
+    return DeliveryNews(frozenset(known.keys() - ids), _read(store, issuer, new))
 
 
 def with_chain(store: Store, issuer: str, receiver: str, known: Deliveries) -> Deliveries:
@@ -114,7 +125,11 @@ def with_chain(store: Store, issuer: str, receiver: str, known: Deliveries) -> D
     new = [id_ for id_ in _chained(store, issuer, receiver) if id_ not in own.known]
     if not new:
         return own
-    return _joined(store, issuer, own.known.values(), own.changes, dict.fromkeys(new))
+    read = _read(store, issuer, dict.fromkeys(new)).items()
+    later = {id_: delivery for id_, (delivery, _) in read}
+    changes = pl.concat([own.changes, *(changes for _, (_, changes) in read)])
+    in_order = changes.sort("receiver", "delivery", maintain_order=True)
+    return Deliveries(dict(sorted({**own.known, **later}.items())), in_order)
 
 
 def _chained(store: Store, issuer: str, receiver: str) -> list[DeliveryId]:
@@ -123,27 +138,16 @@ def _chained(store: Store, issuer: str, receiver: str) -> list[DeliveryId]:
     return [DeliveryId(receiver, number) for number in range(1, newest + 1)]
 
 
-def _joined(
-    store: Store,
-    issuer: str,
-    staying: Iterable[KnownDelivery],
-    changes: pl.DataFrame,
-    new: Mapping[DeliveryId, str | None],
-) -> Deliveries:
-    """Return the deliveries that stay, and those that are read now: `new`, with their objects."""
-    known = {each.id: each for each in staying}
-    stay = pl.DataFrame(
-        [(id_.receiver, id_.number) for id_ in known],
-        {"receiver": pl.String(), "delivery": pl.UInt32()},
-        orient="row",
-    )
-    frames = [changes.join(stay, on=["receiver", "delivery"], how="semi", maintain_order="left")]
-    read = concurrently(lambda id_: _read_one(store, issuer, id_), new)
-    for (id_, objects), (record, frame) in zip(new.items(), read, strict=True):
-        known[id_] = _known(id_, record, objects or "")
-        frames.append(frame)
-    in_order = pl.concat(frames).sort("receiver", "delivery", maintain_order=True)
-    return Deliveries(dict(sorted(known.items())), in_order)
+def _read(
+    store: Store, issuer: str, objects: Mapping[DeliveryId, str | None]
+) -> dict[DeliveryId, tuple[KnownDelivery, pl.DataFrame]]:
+    """Return what is to be known of deliveries, with their changes; `objects`: what is stored."""
+    read = concurrently(lambda id_: _read_one(store, issuer, id_), objects)
+    records = zip(objects.items(), read, strict=True)
+    return {
+        id_: (_known(id_, record, stored or ""), changes)
+        for (id_, stored), (record, changes) in records
+    }
 
 
 def _fits(known: KnownDelivery | None, objects: str | None) -> bool:

@@ -6,11 +6,9 @@ last that is a row of some run, that of the newest extract's row with a link or 
 that says of a change of name or address, and the last row that was suppressed and could be sent.
 A refused row whose card number could not be read may be of any card of its cardholder: until a
 later run has a row of one of them, it is the newest row of each.
-`fold` finds them; `compacted` keeps only them, with the number of those that they stand for, and
-nothing that is asked of the book changes by it.
+`fold` finds them.
 """
 
-from datetime import date
 from typing import NamedTuple
 
 import polars as pl
@@ -22,10 +20,8 @@ from flows.book.attempts import (
     CHANGES,
     SENT,
     UNKNOWN_CONTENT,
-    active,
 )
 from flows.book.kept_links import NONE_KEPT, OF_CHANGE, OF_REFUSAL
-from flows.book.nameless import WAIT, is_nameless
 from flows.runs.cards import CONTENT_FINGERPRINTS, ISSUE, is_among, is_single, last_day
 from schemas.ledger import AWAITING, ERROR, LINKED, REJECTED
 from schemas.reasons import NOT_ELIGIBLES
@@ -290,26 +286,3 @@ def _is_not_eligible() -> pl.Expr:
     """Return whether a newest row (`state`, `reason`) was not sent as it is not eligible."""
     is_of_reason = pl.col("reason").is_in(NOT_ELIGIBLES)
     return ((pl.col("state") == REJECTED) & is_of_reason).fill_null(value=False)
-
-
-def compacted(attempts: pl.DataFrame, today: date) -> pl.DataFrame:
-    """Return the attempts that still decide something, in order, with the counts of all.
-
-    Those that wait and every link that can still be opened are kept as well, so that a card that is
-    active twice is seen, and so are the newest rows that name no cardholder, which are counted.
-    What is asked about `today` or a later day has the same answer.
-    The counts of attempts that are left out go to the last one of their issue that stays.
-    """
-    places = _places(attempts).with_row_index("issue")
-    of_issue = places.unpivot([*PLACES, "first"], index="issue", value_name="place")
-    deciding = of_issue.drop_nulls("place").select("issue", "place").unique()
-    heaviest = deciding.group_by("issue").agg(pl.col("place").max())
-    counts = places.select("issue", "tries", "sendings").join(heaviest, on="issue")
-    last_nameless = pl.col("as_of").filter(is_nameless()).max()
-    counts_alone = active(today) | (is_nameless() & (pl.col("as_of") > last_nameless - WAIT))
-    is_active = attempts.select(counts_alone).to_series().arg_true().cast(pl.UInt32)
-    stay = pl.concat([deciding["place"], is_active.alias("place")]).unique().sort().to_frame()
-    weights = stay.join(counts, on="place", how="left", maintain_order="left")
-    return attempts[stay["place"]].with_columns(
-        weights[name].fill_null(0).cast(ATTEMPT[name]) for name in ("tries", "sendings")
-    )

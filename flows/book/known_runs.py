@@ -1,42 +1,64 @@
-"""What is kept of runs about which nothing is open any more, so that they need not be read again.
+"""The runs of an issuer, as the database has them: of which extract each is, and its figures.
 
-`book/closed.json` has the figures of each, as its report or the record of its purge has them.
-A run is closed once it is committed and reported, nothing of it is awaited, no break is open, and
-the audit trail has not named it for a day. Once the trail names it again, or retention removes its
-ledger, it is read again, and so it is where the kept figures are missing or have other bytes than
-the head names.
+A plan is written once, and so is the end of a run, so what is known of a run that has ended stays
+true; the plans of others are read. A run is **closed** once it is committed and reported, nothing
+of it is awaited, no break is open, and the audit trail has not named it for a day: then its figures
+are kept, as its report or the record of its purge has them, and of a small run whose rows it has.
+Once the trail names it again, or retention removes its ledger, it is read again.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import datetime
-from functools import cached_property
-from typing import Any, NamedTuple
+from datetime import UTC, date, datetime, time
+from typing import Any, Literal, NamedTuple
 
 import polars as pl
-from pydantic import AwareDatetime, BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict
 
-from flows.book.head import Head, generation, news_since, read_head
-from flows.book.known_plans import KnownPlan, read_plans
-from flows.book.known_rows import (
-    LARGEST,
-    NO_ROWS,
-    read_known_rows,
-    runs_with,
-    write_known_rows,
-)
 from flows.errors import CardlinkError
 from flows.runs.events import REPEATED_BY, last_answer
-from flows.runs.identity import digest
-from flows.runs.keys import book
 from flows.runs.run_status import RunStatus, purged_state
-from flows.runs.store import read_if_stored
+from flows.runs.store import ConflictError
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently
+from schemas.manifest import Manifest
 
-TOGETHER = 16  # runs that are looked at together
+LARGEST = 2000  # rows read; a larger run has an object of its own to look into: its ledger
+LEDGER_ROWS = pl.Schema(
+    {
+        "run": pl.String(),
+        "row": pl.UInt32(),
+        "cuid": pl.String(),
+        "link": pl.Int64(),  # digest of its URL, null without a link
+    }
+)
+NO_ROWS = pl.DataFrame(schema=LEDGER_ROWS)
+End = Literal["committed", "abandoned", ""]
+
+
+class KnownPlan(NamedTuple):
+    """What is known of a run's plan: its source, its day, and how it ended; "" before that."""
+
+    run: str
+    key: str
+    version: str
+    size: int
+    sha256: str
+    as_of: date
+    is_whole: bool  # of the whole extract, not of a selection of its rows
+    end: End
+    committed_at: datetime | None = None
+
+    @property
+    def midnight(self) -> datetime:
+        """When its business date began."""
+        return datetime.combine(self.as_of, time(), UTC)
+
+    @property
+    def since(self) -> datetime:
+        """Since when what it says of its rows is known: its commit."""
+        return self.committed_at or self.midnight
 
 
 class ClosedRun(BaseModel):
@@ -57,7 +79,7 @@ class ClosedRun(BaseModel):
     expires: dict[str, int] = {}
     hours: dict[str, int] = {}
     since: AwareDatetime | None = None
-    has_rows: bool = False  # its rows are kept too (`known_rows.py`)
+    has_rows: bool = False  # whose rows it has is kept too (LEDGER_ROWS)
 
     def status(self, run: str) -> RunStatus:
         """Return the run's state in words, and where its rows are."""
@@ -66,32 +88,27 @@ class ClosedRun(BaseModel):
         return RunStatus(run, state, **rows)
 
 
-_CLOSED = TypeAdapter(dict[str, ClosedRun])
-
-
 class KnownRuns(NamedTuple):
     """What is known of an issuer's runs: the plan of each by business date, and the closed ones.
 
-    `read_rows` returns what is kept of the rows of closed runs (`known_rows.KNOWN_ROWS`).
+    `runs_with` returns the closed runs that have a row with a cuid, of those whose rows are kept;
+    `read_links` the links of these (LEDGER_ROWS).
     """
 
     plans: Mapping[str, KnownPlan]
     closed: Mapping[str, ClosedRun]
-    read_rows: Callable[[], pl.DataFrame] = lambda: NO_ROWS
+    runs_with: Callable[[str], Collection[str]] = lambda _: ()
+    read_links: Callable[[], pl.DataFrame] = lambda: NO_ROWS
 
     def without(self, cuid: str) -> set[str]:
         """Return the closed runs that are known to have no row with this cuid."""
-        rows = self.read_rows()
-        if rows.is_empty():
-            return set()
         known = {run for run, closed in self.closed.items() if closed.has_rows}
-        return known - runs_with(rows, cuid)
+        return known.difference(self.runs_with(cuid)) if known else known
 
     def links(self) -> pl.DataFrame:
         """Return the links of the closed runs whose rows are kept: run, row, digest (`link`)."""
         known = [run for run, closed in self.closed.items() if closed.has_rows]
-        rows = self.read_rows().filter(pl.col("run").is_in(known))
-        return rows.select("run", "row", "link").drop_nulls("link")
+        return self.read_links().filter(pl.col("run").is_in(known)).select("run", "row", "link")
 
     def unread_state(self, run: str) -> ClosedRun | None:
         """Return the figures by which retention judges a closed run, None where it is read."""
@@ -116,121 +133,62 @@ class KnownRuns(NamedTuple):
 NO_RUNS = KnownRuns({}, {})
 
 
-def known_runs(runs: StoredRuns) -> KnownRuns:
-    """Return what is known of an issuer's runs; nothing is written."""
-    head = read_head(runs.store, runs.issuer, generation(runs.store, runs.issuer))
-    news = news_since(runs.store, runs.issuer, head)
-    return KeptRuns(runs, head, news.runs, runs.without_ledger).read()
+def read_plans(runs: StoredRuns, known: Mapping[str, KnownPlan]) -> dict[str, KnownPlan]:
+    """Return what is known of the plan of each run that has one, by run, by business date.
 
-
-def closed_runs(runs: StoredRuns) -> Collection[str]:
-    """Return the ids of the runs about which nothing is open, as far as that is known."""
-    return known_runs(runs).closed.keys()
-
-
-@dataclass(frozen=True)
-class KeptRuns:
-    """The closed runs of an issuer as they are kept, and how they are kept up to date.
-
-    `kept`: the stored head; `changed`: the runs that may have changed since; `purged`: those
-    without a ledger.
+    `known`: the plans of runs that have ended; those of others are read.
     """
+    ids = list(map(str, runs.ids))
+    unknown = [run for run in ids if run not in known]
+    read = concurrently(lambda run: _read_plan(StoredRun.by_id(runs.store, run)), unknown)
+    plans = dict(known) | {plan.run: plan for plan in read if plan is not None}
+    return {run: plans[run] for run in ids if run in plans}
 
-    runs: StoredRuns
-    kept: Head
-    changed: Collection[str]
-    purged: Collection[str]
 
-    def read(self) -> KnownRuns:
-        """Return the plans of all runs, and what is kept of the closed ones."""
-        plans = read_plans(self.runs, self.kept.plans)
-        fitting = {run for run, plan in plans.items() if plan.looked_at and self._fits(plan)}
-        closed = {run: self._closed[run] for run in fitting & self._closed.keys()}
-        return KnownRuns(plans, closed, self._read_rows)
-
-    def keep(self, head: Head, reported: Collection[str] = ()) -> Head:
-        """Write the figures of the runs that were closed since; return the head that names them.
-
-        `reported`: runs whose report was written anew without a change that the trail names.
-        """
-        stale = self._stale(head.plans, reported)
-        unseen = {run: head.plans[run].model_copy(update={"looked_at": ""}) for run in stale}
-        plans = {**head.plans, **unseen}
-        busy = head.recent.keys() | set(head.uncommitted) if head.trail else self.changed
-        news = [run for run, plan in plans.items() if _is_to_close(plan) and run not in busy]
-        if not stale and len(news) < TOGETHER:
-            return head
-        closed = self._still_closed(plans) | self._look_at(news)
-        plans |= {run: self._as_looked_at(plans[run]) for run in news}
-        content = _CLOSED.dump_json(dict(sorted(closed.items())), exclude_defaults=True)
-        self.runs.store.replace(_key(self.runs.issuer), [content])
-        with_rows = {run for run, known in closed.items() if known.has_rows}
-        rows = self._write_rows(with_rows, with_rows.intersection(news))
-        parts = {"plans": plans, "closed": digest(content), "closed_rows": rows}
-        return head.model_copy(update=parts)
-
-    def _read_rows(self) -> pl.DataFrame:
-        return read_known_rows(self.runs.store, self.runs.issuer, self.kept.closed_rows)
-
-    def _write_rows(self, runs: Collection[str], news: Collection[str]) -> str:
-        """Write what is kept of the rows of closed runs; return its SHA-256."""
-        kept = self._read_rows()
-        unread = runs if kept.is_empty() else news
-        return write_known_rows(self.runs.store, self.runs.issuer, kept, runs, sorted(unread))
-
-    def _stale(self, plans: Mapping[str, KnownPlan], reported: Collection[str]) -> set[str]:
-        """Return the runs that are not as they were when they were looked at.
-
-        All of them where what is stored is not what the head names.
-        """
-        looked_at = {run for run, plan in plans.items() if plan.looked_at}
-        if self._content is None:
-            return looked_at
-        return {run for run in looked_at if run in reported or not self._fits(plans[run])}
-
-    def _fits(self, plan: KnownPlan) -> bool:
-        """Return whether what a run was when it was looked at is what it is now."""
-        return plan.run not in self.changed and plan.looked_at == self._form(plan)
-
-    def _as_looked_at(self, plan: KnownPlan) -> KnownPlan:
-        return plan.model_copy(update={"looked_at": self._form(plan)})
-
-    def _still_closed(self, plans: Mapping[str, KnownPlan]) -> dict[str, ClosedRun]:
-        """Return what is kept of the runs that are as they were when they were looked at."""
-        known = [run for run, plan in plans.items() if plan.looked_at]
-        return {run: self._closed[run] for run in known if run in self._closed}
-
-    def _form(self, plan: KnownPlan) -> str:
-        return "purged" if plan.run in self.purged else "whole"
-
-    def _look_at(self, runs: Collection[str]) -> dict[str, ClosedRun]:
-        """Return the figures of those of these runs about which nothing is open."""
-        figures = zip(runs, concurrently(self._figures, runs), strict=True)
-        return {run: closed for run, closed in figures if closed is not None}
-
-    def _figures(self, run_id: str) -> ClosedRun | None:
-        with suppress(CardlinkError):  # whoever needs the run meets what is unreadable
-            return closed_run(StoredRun.by_id(self.runs.store, run_id))
+def _read_plan(run: StoredRun) -> KnownPlan | None:
+    plan = run.plan
+    if plan is None:
         return None
+    end: End = ""
+    if run.end is not None:
+        end = "committed" if isinstance(run.end, Manifest) else "abandoned"
+    source = plan.source
+    return KnownPlan(
+        run=run.id,
+        key=source.key,
+        version=source.version,
+        size=source.size,
+        sha256=source.sha256,
+        as_of=plan.as_of,
+        is_whole=plan.selection is None,
+        end=end,
+        committed_at=_committed_at(run) if end == "committed" else None,
+    )
 
-    @cached_property
-    def _content(self) -> bytes | None:
-        """What is stored, None where that is not what the head names."""
-        content = (
-            read_if_stored(self.runs.store, _key(self.runs.issuer)) if self.kept.closed else None
-        )
-        return content if content is not None and digest(content) == self.kept.closed else None
 
-    @cached_property
-    def _closed(self) -> Mapping[str, ClosedRun]:
-        with suppress(ValidationError):
-            return _CLOSED.validate_json(self._content or b"")
-        return {}
+def _committed_at(run: StoredRun) -> datetime | None:
+    """Return when a run was committed, None where its history is not as we wrote it."""
+    with suppress(ConflictError):  # `audit verify` says so
+        return run.committed_at
+    return None
 
 
-def _is_to_close(plan: KnownPlan) -> bool:
-    """Return whether a run is committed and was not looked at yet."""
-    return plan.end == "committed" and not plan.looked_at
+# Closed runs
+# --------------------------------------------------------------------------------------------------
+
+
+def closed_among(runs: StoredRuns, ids: Iterable[str]) -> dict[str, ClosedRun]:
+    """Return the figures of those of these committed runs about which nothing is open, by run."""
+    listed = list(ids)
+    figures = concurrently(lambda run: _figures(StoredRun.by_id(runs.store, run)), listed)
+    judged = zip(listed, figures, strict=True)
+    return {run: closed for run, closed in judged if closed is not None}
+
+
+def _figures(run: StoredRun) -> ClosedRun | None:
+    with suppress(CardlinkError):  # whoever needs the run meets what is unreadable
+        return closed_run(run)
+    return None
 
 
 def closed_run(run: StoredRun) -> ClosedRun | None:
@@ -286,5 +244,15 @@ def _closed_by_purge(run: StoredRun) -> ClosedRun | None:
     )
 
 
-def _key(issuer: str) -> str:
-    return f"{book(issuer)}closed.json"
+def ledger_rows(run: StoredRun) -> pl.DataFrame:
+    """Return whose rows a run has, and their links (LEDGER_ROWS)."""
+    cuids = pl.concat(run.ledger(["row", "cuid"])).drop_nulls("cuid")
+    links = pl.concat(run.rows(["row", "url"], pl.col("url").is_not_null()))
+    rows = cuids.join(links, on="row", how="left", maintain_order="left")
+    named = rows.with_columns(run=pl.lit(run.id), link=link_digest(pl.col("url")))
+    return named.select(*LEDGER_ROWS).cast(LEDGER_ROWS)
+
+
+def link_digest(url: pl.Expr) -> pl.Expr:
+    """Return the digest by which a link is known: the same in this version of polars only."""
+    return pl.when(url.is_not_null()).then(url.hash(0).reinterpret(signed=True))

@@ -13,15 +13,13 @@ from typing import NamedTuple
 import polars as pl
 
 from flows.book.attempts import ATTEMPT, attempts_typed_in, in_order
-from flows.book.book import read_book
+from flows.book.book import Book, read_book
 from flows.book.fold import fold
-from flows.book.kept import Pages, attempts_without, current_pages
 from flows.book.people import counted_cards, people
 from flows.book.standing import standing
+from flows.runs.adapters import Adapters
 from flows.runs.cards import CARD
 from flows.runs.single_links import SingleLink, prompted_singles
-from flows.runs.store import Store
-from flows.runs.stored_runs import StoredRuns
 from schemas.records import Removed
 
 
@@ -32,23 +30,26 @@ class Ledger(NamedTuple):
     single_links: frozenset[str] = frozenset()  # keys of requests
 
 
-def removals(store: Store, issuer: str, today: date, ledgers: Sequence[Ledger]) -> list[Removed]:
+def removals(
+    adapters: Adapters, issuer: str, today: date, ledgers: Sequence[Ledger]
+) -> list[Removed]:
     """Return how many leave the book with each of these ledgers, which go in this order.
 
     Whom several of them name leaves with the last one.
     """
     if not ledgers:
         return []
-    singles = prompted_singles(store, issuer)
-    traces = _traces(current_pages(StoredRuns(store, issuer), ("turn", *CARD)), singles, ledgers)
-    parts = read_book(store, issuer).parts()
-    counted = (counted_cards(part.cards(today)) for part in parts)
+    singles = prompted_singles(adapters.store, issuer)
+    book = read_book(adapters, issuer)
+    traces = _traces(book, singles, ledgers)
+    counted = (counted_cards(part.cards(today)) for part in book.parts())
     cards = pl.concat(part.select(*CARD, "cuid", "standing", "who") for part in counted)
 
     runs = {ledger.run for ledger in ledgers if ledger.run}
     single_links = set(chain.from_iterable(ledger.single_links for ledger in ledgers))
     remaining = [single for single in singles if single.key not in single_links]
-    later = [attempts_without(store, issuer, runs), attempts_typed_in(remaining)]
+    stays = (pl.col("run") != "") & ~pl.col("run").is_in(list(runs))
+    later = [book.attempts.filter(stays), attempts_typed_in(remaining)]
     after = counted_cards(standing(fold(in_order(later)), today))
 
     gone_people = people(cards).join(after, on="holder", how="anti")
@@ -61,12 +62,12 @@ def removals(store: Store, issuer: str, today: date, ledgers: Sequence[Ledger]) 
     ]
 
 
-def _traces(pages: Pages, singles: Sequence[SingleLink], ledgers: Sequence[Ledger]) -> pl.DataFrame:
+def _traces(book: Book, singles: Sequence[SingleLink], ledgers: Sequence[Ledger]) -> pl.DataFrame:
     """Return the cards that each of these ledgers names: CARD, and `place` of the ledger."""
     frames = [pl.DataFrame(schema={name: ATTEMPT[name] for name in CARD} | {"place": pl.UInt32})]
     for place, ledger in enumerate(ledgers):
         if ledger.run:
-            attempts = pages.attempts_of(ledger.run)
+            attempts = book.attempts.filter(run=ledger.run)
         else:
             removed = [single for single in singles if single.key in ledger.single_links]
             attempts = attempts_typed_in(removed)

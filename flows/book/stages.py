@@ -1,7 +1,7 @@
 """How far a card with a link came: delivered, opened, authenticated, placed or failed.
 
 Each is known where it was asked, and null where nobody knows: a link that was never queried is not
-"not opened". Frames in, frames out; `kept_stages.py` reads them.
+"not opened". Frames in, frames out; `link_stages.py` reads them.
 
 * **Delivered**: a delivery of links has the link of its row. Deliveries of earlier versions do not
   name rows: of two cards that look the same both are delivered, once one is.

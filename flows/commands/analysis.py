@@ -12,7 +12,6 @@ from flows.wiring import wire
 
 with on_first_use():
     from flows.analysis import export as analysts
-    from flows.book import kept
     from flows.runs import keys
 
 FORM = "each ingest brings the export up to date; all of it is seldom made anew"
@@ -33,7 +32,6 @@ def analysis(context: Context, issuer: Issuer, *, anew: bool = False) -> Result:
         cardlink analysis first-bank
     """
     issuer_context = wire(context.folder, issuer)
-    kept.keep_up_to_date(issuer_context)
     done = analysts.export(issuer_context, anew=anew)
     place = f"{issuer_context.issuer.root}/{keys.analysis(issuer)}"
     written = f"{counted(done.runs, 'run')} with {counted(done.rows, 'row')}"

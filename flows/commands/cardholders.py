@@ -15,7 +15,7 @@ from flows.steps import Step
 from flows.wiring import wire
 
 with on_first_use():
-    from flows.book import book, head, kept, people, stages
+    from flows.book import book, people, stages, upkeep
     from flows.runs import business_date
     from flows.runs import context as contexts
 
@@ -61,12 +61,10 @@ def cardholders(context: Context, issuer: str = "", *, rebuild: bool = False) ->
 
 def _rebuilt(context: contexts.IssuerContext) -> str:
     """Make the book anew; return whether it said the same before."""
-    store = context.adapters.store
     name = context.issuer.issuer
-    before = book.read_book(store, name).cards(_today(context))
-    head.forget_book(store, name)
-    kept.keep_up_to_date(context)
-    rebuilt = book.read_book(store, name)
+    before = book.read_book(context.adapters, name).cards(_today(context))
+    upkeep.forget_book(context.adapters, name)
+    rebuilt = book.read_book(context.adapters, name)
     after = rebuilt.cards(_today(context))
     same = before.sort(before.columns).equals(after.sort(after.columns))
     verdict = "it says the same as before" if same else "IT HAD BEEN WRONG, and is right now"
@@ -78,7 +76,7 @@ def _rebuilt(context: contexts.IssuerContext) -> str:
 
 def _standing(context: contexts.IssuerContext, remark: str) -> _Standing:
     name = context.issuer.issuer
-    current = book.read_book(context.adapters.store, name)
+    current = book.read_book(context.adapters, name)
     counts = []
     links = []
     for part in current.parts():

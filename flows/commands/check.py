@@ -31,6 +31,7 @@ from flows.wiring import (
 )
 
 with on_first_use():
+    from flows.database import migrate
     from flows.extracts import errors, status, trailer
     from flows.operations import (
         acknowledgement,
@@ -121,6 +122,7 @@ def check(
     _check_schedule(wired, findings)
     fingerprints, warnings = _check_keys(wired, findings)
     links = _check_store(wired, findings)
+    _check_database(wired, findings)
     if is_whole and "store" not in _wrong_parts(findings):
         _compare_settings(wired, findings)
         _check_service(wired, findings)
@@ -311,6 +313,17 @@ def _check_store(context: contexts.IssuerContext, findings: list[Finding]) -> li
         findings += [Finding("links", line) for line in form_lines(issuer, forms)]
         return form_records(forms)
     return []
+
+
+def _check_database(context: contexts.IssuerContext, findings: list[Finding]) -> None:
+    """Show where the database is, and check that it can be written."""
+    database = context.adapters.database
+    with _part(findings, "database"):
+        with database.rehearsal(context.issuer.issuer):
+            text = (
+                f"{database.place}: can be written; its tables are at revision {migrate.newest()}"
+            )
+        findings.append(Finding("database", text))
 
 
 def _check_rows(

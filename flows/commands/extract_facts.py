@@ -9,7 +9,7 @@ from flows.commands import on_first_use
 from flows.commands.result import Table
 
 with on_first_use():
-    from flows.book import known_plans
+    from flows.book import known_runs
     from flows.runs import context as contexts
     from flows.runs import run_status, stored_run
     from flows.submissions import extract_states, night_extracts
@@ -46,7 +46,7 @@ def extract_table(extracts: Sequence[Extract]) -> Table:
 
 
 def extracts_of(
-    context: contexts.IssuerContext, plans: Iterable[known_plans.KnownPlan]
+    context: contexts.IssuerContext, plans: Iterable[known_runs.KnownPlan]
 ) -> list[Extract]:
     """Return every extract of an issuer, and why it is in its state; `plans`: those of all runs."""
     return [_extract(context, state) for state in extract_states.extract_states(context, plans)]

@@ -17,7 +17,7 @@ from flows.commands.results import report_of
 from flows.steps import WHY, Sentence, Step, counted
 
 with on_first_use():
-    from flows.book import kept
+    from flows.book import upkeep
     from flows.operations import history as run_history
     from flows.reports import page, rebuild
     from flows.resend import template as templates
@@ -56,7 +56,7 @@ def report(
     issuer_context = context.context_of(run)
     stored = stored_run.StoredRun.by_id(issuer_context.adapters.store, run)
     built = rebuild.rebuild(issuer_context, stored)
-    kept.keep_up_to_date(issuer_context, reported=[run])
+    upkeep.judge_again(issuer_context.adapters, issuer_context.issuer.issuer, [run])
     shown = report_of(issuer_context, built.summary)
     return shown if to is None else _brought(issuer_context, run, to, shown)
 

@@ -172,7 +172,7 @@ def check_place(context: IssuerContext) -> list[str]:
 
 def _cards(context: IssuerContext) -> pl.DataFrame:
     today = local_day(context.adapters.now(), context.issuer.time_zone)
-    book = read_book(context.adapters.store, context.issuer.issuer)
+    book = read_book(context.adapters, context.issuer.issuer)
     return pl.concat(counted_cards(part.cards(today)).select(CARDS) for part in book.parts())
 
 

@@ -9,7 +9,7 @@ from datetime import date, datetime, timedelta
 from typing import NamedTuple
 
 from flows.book.book import read_book
-from flows.book.head import known_plans
+from flows.book.upkeep import known_plans
 from flows.errors import CardlinkError, TryAgainError
 from flows.operations.acknowledgement import not_told
 from flows.operations.alert_kinds import Alert, Cause
@@ -47,7 +47,7 @@ def current_alerts(context: IssuerContext, failures: Collection[Failure] = ()) -
     today = local_day(context.adapters.now(), issuer.time_zone)
     runs = StoredRuns(context.adapters.store, issuer.issuer)
     recent = [run for run in runs.ids if today - run.day <= LOOK_BACK]
-    extracts = extract_states(context, known_plans(runs), remember=True)
+    extracts = extract_states(context, known_plans(context.adapters, runs), remember=True)
     causes = [
         *calendar_causes(context, runs, today, extracts),
         *extract_causes(extracts),
@@ -219,7 +219,7 @@ def _overdue_causes(context: IssuerContext, run: StoredRun) -> Iterator[Cause]:
     now = context.adapters.now()
     overdue = [chunk for chunk in run.outbox if chunk.overdue(now, within)]
     if overdue:
-        over = read_book(context.adapters.store, context.issuer.issuer).given_up_chunks
+        over = read_book(context.adapters, context.issuer.issuer).given_up_chunks
         overdue = [chunk for chunk in overdue if (run.id, chunk.chunk.number) not in over]
     if overdue:
         age = duration(now - min(chunk.clock for chunk in overdue))

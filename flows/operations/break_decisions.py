@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from flows.book.known_runs import closed_runs
+from flows.book.upkeep import closed_runs
 from flows.errors import OperatorError
 from flows.reports.rebuild import RunReport, rebuild_lasting
 from flows.reports.reconciled import Findings, find_breaks
@@ -89,7 +89,7 @@ def runs_to_close(context: IssuerContext, name: str, rows: str | None) -> list[s
     issuer = context.issuer.issuer
     open_rows: dict[str, int] = {}
     runs = StoredRuns(context.adapters.store, context.issuer.issuer)
-    for run in runs.committed(closed_runs(runs)):
+    for run in runs.committed(closed_runs(context.adapters, runs)):
         for known in (run.summary or {}).get("breaks", ()):
             if known["name"] == name and not known["notice"]:
                 open_rows[run.id] = open_rows.get(run.id, 0) + known["rows"]

@@ -22,9 +22,8 @@ import polars as pl
 
 from flows.book.book import Book, read_book
 from flows.book.deliveries import WITHDRAWN, Deliveries
-from flows.book.kept import keep_up_to_date
-from flows.book.kept_stages import known_deliveries
-from flows.book.known_rows import link_digest
+from flows.book.known_runs import link_digest
+from flows.book.link_stages import known_deliveries
 from flows.book.served import STOPPED, served_cards
 from flows.errors import TryAgainError
 from flows.operations.delivered_so_far import DeliveredSoFar, delivered_so_far
@@ -124,7 +123,7 @@ class LinksNow(NamedTuple):
 def links_now(context: IssuerContext) -> LinksNow:
     """Read where the cards of an issuer stand now."""
     today = local_day(context.adapters.now(), context.issuer.time_zone)
-    book = read_book(context.adapters.store, context.issuer.issuer)
+    book = read_book(context.adapters, context.issuer.issuer)
     parts = [_links_of_part(part, today) for part in book.parts()]
     served = pl.concat(cards for cards, _ in parts)
     stopped = pl.concat(cards for _, cards in parts)
@@ -147,13 +146,7 @@ def deliver(
     No record where it has every living link. `opened`: why it may withdraw any number of links.
     Raises DeliveredMeanwhileError, NotSealedError.
     """
-    delivered = _delivered(context, receiver, now or links_now(context), opened)
-    if delivered.record is not None:
-        keep_up_to_date(context)
-    return delivered
-
-
-def _delivered(context: IssuerContext, receiver: str, now: LinksNow, opened: str) -> Delivered:
+    now = now or links_now(context)
     settings = settings_of(context.issuer, receiver)
     books = delivered_so_far(context, receiver, now.deliveries)
     alive = pl.DataFrame(schema=DELTA)
@@ -207,7 +200,7 @@ def _changes(
 def owes_withdrawal(context: IssuerContext, people: People) -> bool:
     """Return whether a receiver may still use a link of these cardholders."""
     store = context.adapters.store
-    known = known_deliveries(store, context.issuer.issuer)
+    known = known_deliveries(context.adapters, context.issuer.issuer)
     receivers = receivers_with_deliveries(store, context.issuer.issuer)
 
     def may_use(receiver: str) -> bool:

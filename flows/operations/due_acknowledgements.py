@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import NamedTuple
 
-from flows.book.known_plans import KnownPlan
-from flows.book.known_runs import KnownRuns, known_runs
+from flows.book.known_runs import KnownPlan, KnownRuns
+from flows.book.upkeep import known_runs
 from flows.reports.dropped_corrections import unsent_files
 from flows.runs.context import IssuerContext
 from flows.runs.identity import canonical, digest
@@ -69,7 +69,7 @@ def still_open(context: IssuerContext, last_told: Mapping[str, str]) -> Iterator
     last (`last_told`).
     """
     runs = StoredRuns(context.adapters.store, context.issuer.issuer)
-    known = known_runs(runs)
+    known = known_runs(context.adapters, runs)
     subjects = {plan.run for plan in known.committed}
     for due in _open(context, runs, known, last_told):
         subjects.add(due.subject)

@@ -14,8 +14,7 @@ from typing import Any
 import polars as pl
 
 from flows.analysis.export import export_erased
-from flows.book.head import forget_book
-from flows.book.kept import keep_up_to_date
+from flows.book.upkeep import forget_book
 from flows.operations.personal_data import Mention, are_outcomes_of, is_in_placements
 from flows.reports.across import reconcile_runs
 from flows.reports.lists import write_unsent
@@ -33,7 +32,7 @@ from flows.runs.erased import People
 from flows.runs.events import record_event
 from flows.runs.frames import from_parquet, write_parquet
 from flows.runs.identity import digest
-from flows.runs.keys import book, reconciliation
+from flows.runs.keys import reconciliation
 from flows.runs.outcomes import erase_outcomes
 from flows.runs.placements import mark_check, placements_key, read_placements
 from flows.runs.single_links import answer_key
@@ -208,11 +207,7 @@ def _derive_anew(context: IssuerContext, cleaner: Cleaner) -> None:
     """Discard the book and the report across runs, and make both anew."""
     store = context.adapters.store
     issuer = context.issuer.issuer
-    forget_book(store, issuer)
-    for entry in list(store.keys(book(issuer))):
-        if entry.key.endswith(".parquet"):
-            cleaner.delete(entry.key)
-    keep_up_to_date(context)
+    forget_book(context.adapters, issuer)
     across = list(store.keys(reconciliation(issuer)))
     for entry in across:
         cleaner.delete(entry.key)

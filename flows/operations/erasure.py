@@ -18,7 +18,6 @@ import polars as pl
 
 from flows.book.attempts import SINGLE
 from flows.book.book import Book, read_book
-from flows.book.kept import keep_up_to_date
 from flows.book.people import counted_cards
 from flows.errors import OperatorError, TryAgainError
 from flows.operations.delivery import owes_withdrawal
@@ -157,7 +156,7 @@ def plan_erasure(context: IssuerContext, whom: Whom, *, hides: bool | None = Non
     store = context.adapters.store
     if isinstance(whom, OfRows) and _is_gone(context, whom):
         return _ended(context, unfinished_erasures(store, context.issuer.issuer))
-    book = read_book(store, context.issuer.issuer)
+    book = read_book(context.adapters, context.issuer.issuer)
     people = _people(context, book, whom)
     is_theirs = people.named_by(book.attempts["cuid"])
     attempts = book.attempts.filter(is_theirs)
@@ -256,7 +255,6 @@ def finish_erasures(context: IssuerContext, cleaner: Cleaner) -> bool:
     if objects:
         add_record(store, erasures(issuer), Erasure(**signed, what="removed", deleted=objects))
     erase_in_deliveries(context, cleaner, people, delivered)
-    keep_up_to_date(context)
     add_record(store, erasures(issuer), Erasure(**signed, what="finished"))
     return True
 

@@ -114,7 +114,7 @@ def give_up(
     store = context.adapters.store
     issuer = context.issuer.issuer
     _refuse_unnamed(issuer, which)
-    book = read_book(store, issuer)
+    book = read_book(context.adapters, issuer)
     decided = _to_decide(_meant(context, book, which), book, which, undo=undo)
     if decided.is_empty():
         return Decided(None, {})

@@ -73,7 +73,7 @@ def keep_links(
     store = context.adapters.store
     issuer = context.issuer.issuer
     _refuse_unclear(which)
-    book = read_book(store, issuer)
+    book = read_book(context.adapters, issuer)
     links = _meant(context, book, which)
     were_open = _meant(context, book.without_kept, which)
     if undo:

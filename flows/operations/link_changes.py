@@ -29,7 +29,7 @@ ENDED = "receiver retired"  # why all links of a receiver are withdrawn
 # why links are withdrawn of which nobody decided that they are: few of them are usual
 UNDECIDED = [LEFT.name, "contradicted", "no longer reported"]
 # a withdrawn link is in `delivery`, any other has its url
-DELTA = pl.Schema({**CHANGED, "link": pl.UInt64(), "delivery": pl.UInt32()})
+DELTA = pl.Schema({**CHANGED, "link": pl.Int64(), "delivery": pl.UInt32()})
 
 
 def replayed(changes: pl.DataFrame) -> pl.DataFrame:

@@ -90,7 +90,7 @@ def read_issuer(context: IssuerContext) -> Reading:
     issuer = context.issuer.issuer
     now = context.adapters.now()
     stored = StoredRuns(store, issuer)
-    book = read_book(store, issuer)
+    book = read_book(context.adapters, issuer)
     key = f"{metrics(issuer)}runs.json"
     kept = _kept_figures(store, key)
 

@@ -16,9 +16,9 @@ from datetime import UTC, date, datetime, time, timedelta
 from itertools import chain
 from typing import NamedTuple
 
-from flows.book.kept import keep_up_to_date
-from flows.book.known_runs import ClosedRun, known_runs
+from flows.book.known_runs import ClosedRun
 from flows.book.removals import Ledger, removals
+from flows.book.upkeep import known_runs
 from flows.operations.erasure import finish_erasures
 from flows.operations.remediation import CommittedError, abandon
 from flows.operations.retention import (
@@ -113,7 +113,7 @@ class _RunPlan(NamedTuple):
 def plan_purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
     """Return what of an issuer is due for deletion and why the rest is kept; nothing is changed."""
     stored_runs = StoredRuns(context.adapters.store, context.issuer.issuer)
-    known = known_runs(stored_runs)
+    known = known_runs(context.adapters, stored_runs)
     begun = {entry.key for entry in stored_runs.store.keys(purged(stored_runs.issuer))}
     objects = _objects_by_run(context)
 
@@ -169,8 +169,6 @@ def purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
         deleted.append(unit)
     concurrently(lambda entry: cleaner.delete(entry.key), plan.temporary)
     concurrently(cleaner.discard, plan.leftovers)
-    if deleted:
-        keep_up_to_date(context)
     finish_erasures(context, cleaner)
     return plan._replace(lots=tuple(deleted))
 
@@ -184,7 +182,7 @@ def _counted(context: IssuerContext, units: Sequence[PurgeUnit]) -> tuple[PurgeU
         for unit in begun_now
     ]
     today = local_day(adapters.now(), context.issuer.time_zone)
-    counts = removals(adapters.store, context.issuer.issuer, today, ledgers)
+    counts = removals(adapters, context.issuer.issuer, today, ledgers)
     by_key = {unit.key: count for unit, count in zip(begun_now, counts, strict=True)}
     return tuple(
         unit._replace(record=unit.record.model_copy(update={"removed": by_key[unit.key]}))

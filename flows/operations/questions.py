@@ -115,7 +115,7 @@ def open_questions(context: IssuerContext) -> list[Question]:
     terms = ReportTerms(context.adapters.now(), context.issuer.portal.answer_within_hours)
     questions: list[Question] = []
     runs = StoredRuns(context.adapters.store, context.issuer.issuer)
-    book = book_of(runs)
+    book = book_of(context.adapters, runs)
     over = book.given_up_chunks
     for run in runs.committed(book.runs.closed):
         if run.purged_ledger is None:

@@ -7,7 +7,7 @@ result rows attributed by hand in `manual_attribution.py`.
 from datetime import date
 from typing import Literal
 
-from flows.book.known_runs import known_runs
+from flows.book.upkeep import known_runs
 from flows.errors import OperatorError
 from flows.reports.missed_days import missed_days
 from flows.runs.adapters import Adapters
@@ -143,7 +143,7 @@ def _refuse_other_day(context: IssuerContext, day: date, standing: bool, undo: b
     """Raise NotFoundError where there is no day to dismiss, or no dismissal to take back."""
     issuer = context.issuer.issuer
     runs = StoredRuns(context.adapters.store, issuer)
-    committed = known_runs(runs).committed
+    committed = known_runs(context.adapters, runs).committed
     missed = missed_days(context.issuer, runs, committed, context.adapters.now())
     if standing if undo else day in missed:
         return

@@ -12,11 +12,12 @@ from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
-from flows.book.known_runs import known_runs
+from flows.book.upkeep import known_runs
 from flows.operations.alert_history import open_alerts
 from flows.operations.alert_kinds import KINDS
 from flows.redaction import redact
 from flows.reports.business_result import issuer_balance, result_sentence
+from flows.runs.adapters import Adapters
 from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
 from flows.runs.documents import read_facts
@@ -109,7 +110,7 @@ def _standing(context: IssuerContext, runs: StoredRuns, kind: str) -> Iterator[_
         for run in map(runs.run, recent):
             yield from _answers(run)
         return
-    refused = _refused(runs)
+    refused = _refused(context.adapters, runs)
     for run in map(runs.run, recent):
         yield from _end_of(run, refused.get(run.id, ""))
 
@@ -144,8 +145,8 @@ def _end_of(run: StoredRun, refused: str) -> Iterator[_News]:
         yield _News(run.id, f"refused {refused}", sentence, datetime.fromisoformat(refused))
 
 
-def _refused(runs: StoredRuns) -> Mapping[str, str]:
-    committed = known_runs(runs).committed
+def _refused(adapters: Adapters, runs: StoredRuns) -> Mapping[str, str]:
+    committed = known_runs(adapters, runs).committed
     extracts = {plan.key for plan in committed if plan.is_whole}
     return runs.refused({plan.run for plan in committed}, extracts)
 
@@ -169,7 +170,7 @@ def _text(context: IssuerContext, news: Sequence[_News]) -> str:
     """Return who has a link, what came of each run, and what is to be done."""
     issuer = context.issuer.issuer
     today = local_day(context.adapters.now(), context.issuer.time_zone)
-    lines = [issuer_balance(context.adapters.store, issuer, today).sentence, ""]
+    lines = [issuer_balance(context.adapters, issuer, today).sentence, ""]
     lines += [each.sentence for each in news]
     lines += ["", *_to_do(context, [each.run for each in news])]
     return "\n".join(lines)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from flows.book.known_plans import KnownPlan
+from flows.book.known_runs import KnownPlan
 from flows.operations.retention import objects_by_part
 from flows.operations.stored_requests import StoredRequest, stopped, unexpired_requests
 from flows.reports import work_kinds as kinds

@@ -70,7 +70,7 @@ class CardGuard:
             self._book = None
 
     def _read(self) -> Book:
-        self._book = read_book(self._context.adapters.store, self._context.issuer.issuer)
+        self._book = read_book(self._context.adapters, self._context.issuer.issuer)
         self._attempts = self._book.attempts
         if self._cuids is not None:
             is_meant = pl.col("cuid").is_in(sorted(self._cuids))

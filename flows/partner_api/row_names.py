@@ -50,7 +50,7 @@ def refused_rows_of_all_runs(context: IssuerContext) -> list[RowName]:
     And those of cards whose link was requested singly without an answer, as lost as those of a run.
     """
     today = local_day(context.adapters.now(), context.issuer.time_zone)
-    book = read_book(context.adapters.store, context.issuer.issuer)
+    book = read_book(context.adapters, context.issuer.issuer)
     rows = pl.concat(_without_link(part.cards(today)) for part in book.parts())
     return [RowName(*pair) for pair in rows.sort("run", "row").iter_rows()]
 
@@ -107,7 +107,7 @@ def _rows(line: str, issuer: str, by_cuid: Mapping[str, list[RowName]]) -> list[
 
 def _last_rows(context: IssuerContext, cuids: Collection[str]) -> dict[str, list[RowName]]:
     """Return the row of the last attempt for each card of these cuids, by cuid."""
-    book = read_book(context.adapters.store, context.issuer.issuer)
+    book = read_book(context.adapters, context.issuer.issuer)
     is_of_run = pl.col("cuid").is_in(sorted(cuids)) & (pl.col("run") != "")
     attempts = book.attempts.filter(is_of_run & pl.col("row").is_not_null())
     last = attempts.unique(["cuid", "last_4", "twin"], keep="last", maintain_order=True)

@@ -15,8 +15,8 @@ from flows.book.people import Balance, balance_of, waiting_sentence
 from flows.book.standing import actor_of
 from flows.reports.tally import Tally
 from flows.results.row_states import REFUSED
+from flows.runs.adapters import Adapters
 from flows.runs.chunks import OutboxChunk
-from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
 from flows.steps import counted
 from schemas.ledger import AWAITING, ERROR, LINKED
@@ -26,9 +26,9 @@ from schemas.manifest import Manifest
 NOT_UPLOADED = ("waiting", "held", "cancelled")
 
 
-def issuer_balance(store: Store, issuer: str, today: date) -> Balance:
+def issuer_balance(adapters: Adapters, issuer: str, today: date) -> Balance:
     """Return the balance over an issuer's cardholders, by its book."""
-    return balance_of(read_book(store, issuer), today)
+    return balance_of(read_book(adapters, issuer), today)
 
 
 def result_sentence(run: StoredRun) -> str:

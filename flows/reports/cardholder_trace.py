@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from flows.book.known_runs import known_runs
+from flows.book.upkeep import known_runs
 from flows.errors import OperatorError
 from flows.reports.cardholder import SINGLE, Attempt, attempt_of, single_attempt
 from flows.runs.adapters import Adapters
@@ -55,7 +55,7 @@ def trace(adapters: Adapters, issuer: str, cuid: str, *, urls: bool = False) -> 
     refuse_card_number(cuid)
     runs = StoredRuns(adapters.store, issuer)
     purged = runs.without_ledger
-    without = purged | known_runs(runs).without(cuid)
+    without = purged | known_runs(adapters, runs).without(cuid)
     searched = [run for run in runs.ids if str(run) not in without]
     attempts: list[Attempt] = []
     for in_run in concurrently(lambda run: _attempts_in(runs.run(run), cuid), searched):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from flows.book.known_plans import KnownPlan
+from flows.book.known_runs import KnownPlan
 from flows.runs.keys import corrections
 from flows.runs.store import Entry, Store
 from flows.runs.stored_run import StoredRun

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import chain
 from typing import NamedTuple
 
-from flows.book.kept import keep_up_to_date
 from flows.errors import TryAgainError
 from flows.reports.behind import runs_to_report
 from flows.reports.rebuild import RunReport, rebuild_lasting
@@ -114,8 +113,6 @@ def ingest(context: IssuerContext, also: str = "") -> Ingested:
     if still_waiting != waiting:
         write_waiting(store, issuer, still_waiting)
     write_markers(store, issuer, taken.done)
-    with stage("book"):
-        keep_up_to_date(context)
     return Ingested(
         files=len(reported),
         rows=sum(file.rows for file in reported),

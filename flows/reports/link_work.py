@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime, time
 
 import polars as pl
 
-from flows.book.known_plans import KnownPlan
+from flows.book.known_runs import KnownPlan
 from flows.book.standing import EXPIRED, USABLE
 from flows.reports import work_kinds as kinds
 from flows.reports.work import Work

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable
 from datetime import date, datetime, timedelta
 
-from flows.book.known_plans import KnownPlan
+from flows.book.known_runs import KnownPlan
 from flows.runs.arrival_hour import with_expected_hour
 from flows.runs.business_date import day_off, due, local_day
 from flows.runs.dismissed_days import dismissed_days

@@ -41,7 +41,7 @@ def read_issuer(context: IssuerContext) -> IssuerFacts:
     adapters = context.adapters
     issuer = context.issuer.issuer
     today = local_day(adapters.now(), context.issuer.time_zone)
-    book = read_book(adapters.store, issuer)
+    book = read_book(adapters, issuer)
     cards = (part.cards(today) for part in book.parts())
     parts = [(programme.cardholders(of_part), balance(of_part)) for of_part in cards]
     return IssuerFacts(

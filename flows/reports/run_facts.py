@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from flows.book.known_plans import KnownPlan
-from flows.book.known_runs import ClosedRun, KnownRuns
+from flows.book.known_runs import ClosedRun, KnownPlan, KnownRuns
 from flows.reports.open_items import WaitingChunk, waiting_chunks
 from flows.reports.summary import FIGURES
 from flows.runs.adapters import Adapters

@@ -11,8 +11,7 @@ from typing import NamedTuple
 import polars as pl
 
 from flows.book.book import Book, book_of
-from flows.book.known_plans import KnownPlan
-from flows.book.known_runs import KnownRuns
+from flows.book.known_runs import KnownPlan, KnownRuns
 from flows.book.opening import NOBODY_REMOVED
 from flows.book.people import Balance, balance, is_counted, together
 from flows.book.served import ToDeliver, to_deliver
@@ -85,7 +84,7 @@ def survey(
     adapters = context.adapters
     stored = StoredRuns(adapters.store, context.issuer.issuer)
     terms = ReportTerms(adapters.now(), context.issuer.portal.answer_within_hours)
-    book = book_of(stored)
+    book = book_of(adapters, stored)
     today = local_day(terms.now, context.issuer.time_zone)
     cards = surveyed_cards(book, beside, today, start, end)
     ending = beside.judged(context, book, cards.ending, today + timedelta(WITHIN))

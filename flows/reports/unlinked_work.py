@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from flows.book.known_plans import KnownPlan
+from flows.book.known_runs import KnownPlan
 from flows.reports import work_kinds as kinds
 from flows.reports.work import Work
 from schemas.actions import ASK, FIX, RESUBMIT

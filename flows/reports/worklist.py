@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from flows.book.known_plans import KnownPlan
+from flows.book.known_runs import KnownPlan
 from flows.book.served import ToDeliver
 from flows.reports import work_kinds as kinds
 from flows.reports.dropped_corrections import unsent_files

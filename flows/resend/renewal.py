@@ -97,10 +97,9 @@ def renewals(context: IssuerContext, within_days: int) -> RenewalPlan:
 
     Raises NotFoundError for a full portfolio without an extract.
     """
-    store = context.adapters.store
     today = local_day(context.adapters.now(), context.issuer.time_zone)
     until = today + timedelta(days=within_days)
-    book = read_book(store, context.issuer.issuer)
+    book = read_book(context.adapters, context.issuer.issuer)
     parts = [ending_links(part, part.cards(today), today, until) for part in book.parts()]
     links = _judged_links(context, book, pl.concat(parts), today)
     return _plan(context, links, until, book.last_registered)

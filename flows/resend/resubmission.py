@@ -212,7 +212,7 @@ def _refuse_unclear(request: Request) -> None:
 
 def _known(context: IssuerContext, run: StoredRun) -> _Known:
     """Return what the book has of a run."""
-    book = read_book(context.adapters.store, context.issuer.issuer)
+    book = read_book(context.adapters, context.issuer.issuer)
     parts = [_known_of_part(part, run, _today(context)) for part in book.parts()]
     replacing = pl.concat([part.replacing for part in parts])
     return _Known(book, replacing, pl.concat([part.linked for part in parts]))

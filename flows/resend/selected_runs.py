@@ -38,7 +38,7 @@ def runs_to_resend(context: IssuerContext, selection: RowSelection) -> list[str]
     And those that said last that a card has changed since, or did not replace its link.
     """
     today = local_day(context.adapters.now(), context.issuer.time_zone)
-    book = read_book(context.adapters.store, context.issuer.issuer)
+    book = read_book(context.adapters, context.issuer.issuer)
     return newest_first(set().union(*(_of_part(part, selection, today) for part in book.parts())))
 
 

@@ -49,7 +49,7 @@ def _linked_since(context: IssuerContext, run: StoredRun) -> pl.Series:
     later day.
     """
     today = local_day(context.adapters.now(), context.issuer.time_zone)
-    book = read_book(context.adapters.store, context.issuer.issuer)
+    book = read_book(context.adapters, context.issuer.issuer)
     is_later = pl.col("as_of") > run.committed().as_of
     look = ["cuid", "last_4", "expiration"]
     linked = book.attempts.filter(active(today) & is_later).select(look)
@@ -66,7 +66,7 @@ def template_of_all_runs(context: IssuerContext) -> Iterator[pl.DataFrame]:
     """
     today = local_day(context.adapters.now(), context.issuer.time_zone)
     store = context.adapters.store
-    book = read_book(store, context.issuer.issuer)
+    book = read_book(context.adapters, context.issuer.issuer)
     parts = [_to_correct(context, part, today) for part in book.parts()]
     nameless = book.nameless.select("run", "row")
     rows = pl.concat([*parts, nameless]).unique()

@@ -1,9 +1,10 @@
-"""What the steps of a run need from outside: the store, the clock, who is acting."""
+"""What the steps of a run need from outside: the store, the database, the clock, who is acting."""
 
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from flows.database.connection import Database
 from flows.errors import OperatorError
 from flows.redaction import redact
 from flows.runs.store import Store
@@ -22,13 +23,16 @@ class NoReasonError(OperatorError):
 
 
 class Adapters(NamedTuple):
-    """Everything outside: storage, the clock, who is acting, and the probe a store has to pass."""
+    """Everything outside: storage, the clock, who is acting, the probe a store has to pass, and the
+    database.
+    """
 
     store: Store
     now: Callable[[], datetime]
     actor: str
     # StoreUnsafeError where create-only writes are not, below a prefix
     probe: Callable[[Store, str], None]
+    database: Database
     connections: int = 16  # requests at a time
     prover: Prover = NOT_PROVED  # of entries of the audit trail
 

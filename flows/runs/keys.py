@@ -111,7 +111,7 @@ probes = _prefix("probe")  # what the race probe writes
 approvals = _prefix("approvals")  # requests that need a second person, a chain for each
 settings = _prefix("settings")  # the chain of the settings that were in force, one after another
 trail = _prefix("audit")  # the audit trail: one chain that names every record before it is written
-# derived: the book of cardholders, kept so that only what is new is read
+# derived: what a proof of the trail found whole, and which rows the issuer was told of
 book = _prefix("book")
 analysis = _prefix("analysis")  # derived: the analysts' export
 # what a purge or an erasure deletes or writes over is below these: in a bucket that keeps versions,
@@ -176,8 +176,6 @@ class RunKeys:
         self.resealed = base + "sealed/"  # those chunks, a folder for each time
         # its rows, for analysts: derived; the files differ in their number
         self.analysis = f"{hive(run.issuer, 'rows', run.day)}{run}-"
-        # its attempts, as the book has them: derived
-        self.page = base + "book.parquet"
         # attributed result rows, derived from result files and ledger
         self.outcomes = base + "outcomes/"
         self.closed = base + "closed/"  # the chain of breaks that operators closed and reopened

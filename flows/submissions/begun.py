@@ -18,8 +18,8 @@ from contextlib import suppress
 from datetime import date, datetime
 from typing import Literal, NamedTuple
 
-from flows.book.head import known_plans
-from flows.book.known_plans import KnownPlan
+from flows.book.known_runs import KnownPlan
+from flows.book.upkeep import known_plans
 from flows.runs.adapters import Adapters
 from flows.runs.claim import OLD, ClaimedError, claimed, holder_of, was_claimed
 from flows.runs.commits import recently_registered
@@ -152,7 +152,7 @@ def end_begun(context: IssuerContext, runs: StoredRuns, own_run: str = "") -> tu
 
 
 def _ended(context: IssuerContext, runs: StoredRuns, own_run: str) -> Iterator[str]:
-    for begun in begun_runs(context, known_plans(runs)):
+    for begun in begun_runs(context, known_plans(context.adapters, runs)):
         run = _run(context, begun)
         if run.id == own_run:
             continue

@@ -12,6 +12,7 @@ import polars as pl
 
 from flows.errors import GateError
 from flows.extracts.opening import open_extract
+from flows.runs.adapters import Adapters
 from flows.runs.commits import registered_runs
 from flows.runs.context import IssuerContext
 from flows.runs.errors import LedgerPurgedError
@@ -59,7 +60,7 @@ def changed_extract(
     """
     store = context.adapters.store
     issuer = context.issuer.issuer
-    committed = _committed_under_name(store, issuer, source.key)
+    committed = _committed_under_name(context.adapters, issuer, source.key)
     is_known = any(manifest.source.sha256 == source.sha256 for manifest in committed)
     if is_known or not committed:
         return None
@@ -76,9 +77,11 @@ def changed_extract(
     )
 
 
-def _committed_under_name(store: Store, issuer: str, key: str) -> list[Manifest]:
+def _committed_under_name(adapters: Adapters, issuer: str, key: str) -> list[Manifest]:
     """Return the manifests of the runs of whole extracts with this name."""
-    manifests = [run.manifest for run in runs_under_name(StoredRuns(store, issuer), key)]
+    manifests = [
+        run.manifest for run in runs_under_name(adapters, StoredRuns(adapters.store, issuer), key)
+    ]
     return [manifest for manifest in manifests if manifest is not None]
 
 

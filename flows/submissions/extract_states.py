@@ -13,8 +13,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from flows.book.head import known_plans
-from flows.book.known_plans import KnownPlan
+from flows.book.known_runs import KnownPlan
+from flows.book.upkeep import known_plans
 from flows.extracts.delivery import business_date, is_extract, missing, waits_for
 from flows.extracts.errors import checked_name
 from flows.extracts.joined.pair import with_partner
@@ -130,7 +130,9 @@ class _History(NamedTuple):
 def _read_history(context: IssuerContext, known: Iterable[KnownPlan] | None) -> _History:
     store = context.adapters.store
     issuer = context.issuer.issuer
-    every_plan = known_plans(StoredRuns(store, issuer)) if known is None else known
+    every_plan = (
+        known_plans(context.adapters, StoredRuns(store, issuer)) if known is None else known
+    )
     plans = [plan for plan in every_plan if plan.is_whole]
     by_name = defaultdict[str, list[KnownPlan]](list)
     by_content = defaultdict[str, list[KnownPlan]](list)

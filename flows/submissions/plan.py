@@ -9,8 +9,9 @@ registered last when it was made.
 from datetime import date
 
 from flows import __version__
-from flows.book.head import known_plans
+from flows.book.upkeep import known_plans
 from flows.errors import ExtractError, OperatorError
+from flows.runs.adapters import Adapters
 from flows.runs.context import IssuerContext
 from flows.runs.events import REPLACED, record_event
 from flows.runs.identity import canonical, digest, row_settings
@@ -152,9 +153,9 @@ def requested_run(context: IssuerContext, source: SourceIdentity, inputs: RunInp
     return StoredRun.by_id(store, pick(context, source, chain, inputs).run)
 
 
-def runs_under_name(runs: StoredRuns, key: str) -> list[StoredRun]:
+def runs_under_name(adapters: Adapters, runs: StoredRuns, key: str) -> list[StoredRun]:
     """Return the runs of whole extracts with that key that have a plan, by business date."""
-    named = [plan.run for plan in known_plans(runs) if plan.key == key and plan.is_whole]
+    named = [plan.run for plan in known_plans(adapters, runs) if plan.key == key and plan.is_whole]
     return [StoredRun.by_id(runs.store, run) for run in named]
 
 
@@ -184,7 +185,7 @@ def _replaced(
     Those are the runs of whole extracts with its name.
     """
     source = plan.source
-    same_name = runs_under_name(runs, source.key)
+    same_name = runs_under_name(context.adapters, runs, source.key)
     changed_from = [run.id for run in same_name if run.planned().source.sha256 != source.sha256]
     remarks: list[str] = []
     if changed_from:

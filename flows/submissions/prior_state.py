@@ -136,7 +136,7 @@ class CardSurvey(NamedTuple):
 def survey_cards(context: IssuerContext) -> CardSurvey:
     """Look up every card in the issuer's book."""
     today = local_day(context.adapters.now(), context.issuer.time_zone)
-    book = read_book(context.adapters.store, context.issuer.issuer, _GUARDED)
+    book = read_book(context.adapters, context.issuer.issuer, _GUARDED)
     entries = _all_entries(book.folded, today, book.kept)
     as_good = _as_good(book.folded, book.kept)
     newest = book.newest

@@ -10,8 +10,7 @@ from contextlib import contextmanager, suppress
 from datetime import date
 from typing import NamedTuple
 
-from flows.book.head import known_plans
-from flows.book.kept import keep_up_to_date
+from flows.book.upkeep import known_plans
 from flows.errors import BalanceError, CardlinkError, ExtractError, GateError, OperatorError
 from flows.extracts.delivery import business_date
 from flows.extracts.mapping import Note, stop
@@ -163,16 +162,11 @@ def execute(
 ) -> Submitted:
     """Take a planned run to its manifest under its claim; a finished one is left as it is.
 
-    Runs that others have left are ended, and the book is brought up to date after it, but for the
-    rows of a whole extract, which are read from its ledger until something has come of them.
+    Runs that others have left are ended after it.
     """
     with _abandoning_overtaken(context.adapters, job):
         submitted = _committed(context, job, sealer, on_progress)
     remarks = (*submitted.remarks, *end_begun(context, job.runs, job.plan.run))
-    is_whole = job.plan.selection is None
-    with stage("book"):
-        put_off = job.plan.run if is_whole else ""
-        keep_up_to_date(context, put_off, runs=job.runs)
     return submitted._replace(remarks=remarks)
 
 
@@ -299,7 +293,7 @@ def refuse_resend(context: IssuerContext, request: Request) -> None:
     if requested_run(context, source, inputs).is_ended:  # a repetition: there will be no other run
         return
     any_day = not context.issuer.full_portfolio
-    for plan in known_plans(StoredRuns(store, context.issuer.issuer)):
+    for plan in known_plans(context.adapters, StoredRuns(store, context.issuer.issuer)):
         if plan.sha256 == source.sha256 and (any_day or plan.as_of == day):
             _refuse_sent(StoredRun.by_id(store, plan.run), request.extract)
 

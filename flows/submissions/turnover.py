@@ -70,7 +70,7 @@ def turnover_of(
     extract = extract_of(manifest, plan, since + 1)
     if plan.selection is not None or not (extract.full or extract.closes):
         return NO_TURNOVER
-    book = book_of(runs, FOLLOWED)
+    book = book_of(context.adapters, runs, FOLLOWED)
     if manifest.as_of < book.newest:
         return NO_TURNOVER
     run = StoredRun.by_id(context.adapters.store, plan.run)
@@ -81,11 +81,11 @@ def turnover_of(
             yield run.ledger_part(part, columns)
 
     naming = naming_of(extract, ledger)
-    known, left, new = movement(book.attempts, naming, book.read_departed())
+    known, left, new = movement(book.attempts, naming, book.departures)
     turned = Turnover(known=known, new=new.height, new_cuids=_examples(new))
     if left.is_empty():
         return turned
-    leaving = book_of(runs).of_holders(left["holder"])
+    leaving = book_of(context.adapters, runs).of_holders(left["holder"])
     return turned._replace(
         left=left.height,
         left_cuids=_examples(left),

@@ -12,7 +12,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from flows.book import known_runs
+from flows.book import upkeep
 from flows.book.book import read_book
 from flows.operations.delivered_so_far import confirm
 from flows.operations.delivery import deliver
@@ -32,17 +32,17 @@ from tests.bench.growth import LIVING, Clock, grow, grown, submit_next
 from tests.night import Bench
 from tests.storms import FailingStore
 
-RUNS = 16  # as many as are settled together, so that it is the same at twice as many
-A_FEW = 8  # of work that is still open, and of the settled pages
+RUNS = 16  # as many as are judged together, so that it is the same at twice as many
+A_FEW = 8  # of work that is still open
 NEXT = 1000  # the number of a run that is measured
 
 
 def opened(bench: Bench, act: Callable[[Bench], object]) -> list[str]:
-    """Return the keys that an act opens, pages of the book apart: of those a few are not settled."""
+    """Return the keys that an act opens."""
     keys: list[str] = []
 
     def note(does: str, key: str) -> None:
-        if does == "open" and not key.endswith("/book.parquet"):
+        if does == "open":
             keys.append(re.sub("[0-9a-f]{8,}", "*", key))
 
     act(replace(bench, store=FailingStore(bench.store, note)))
@@ -52,7 +52,7 @@ def opened(bench: Bench, act: Callable[[Bench], object]) -> list[str]:
 def costs(bench: Bench, number: int) -> dict[str, int]:
     """Return how many objects each command opens."""
     measured = {
-        "book": len(opened(bench, lambda noted: read_book(noted.store, "bank"))),
+        "book": len(opened(bench, lambda noted: read_book(noted.context.adapters, "bank"))),
         "extracts": len(opened(bench, lambda noted: extract_states(noted.context))),
         "submit": len(opened(bench, lambda noted: submit_next(noted, number))),
     }
@@ -77,8 +77,10 @@ def test_twice_as_many_runs_cost_no_more_reads(tmp_path: Path) -> None:
 READERS: dict[str, Callable[[Bench], object]] = {
     "survey": lambda bench: survey(bench.context),
     "programme": lambda bench: read_issuer(bench.context),
-    "status": lambda bench: read_book(bench.store, "bank").runs.statuses(bench.runs),
-    "outbox": lambda bench: [*outboxes(bench.runs, closed=known_runs.closed_runs(bench.runs))],
+    "status": lambda bench: read_book(bench.context.adapters, "bank").runs.statuses(bench.runs),
+    "outbox": lambda bench: [
+        *outboxes(bench.runs, closed=upkeep.closed_runs(bench.context.adapters, bench.runs))
+    ],
     "trace": lambda bench: trace(bench.context.adapters, "bank", "nobody"),
     "renewal": lambda bench: renewals(bench.context, 7),
     "metrics": lambda bench: write_metrics(bench.context),
@@ -101,7 +103,7 @@ def reads(bench: Bench) -> dict[str, int]:
 
 @pytest.mark.slow
 def test_closed_runs_are_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(known_runs, "TOGETHER", 1)
+    monkeypatch.setattr(upkeep, "TOGETHER", 1)
     # these look at the last runs or files, whatever they are
     monkeypatch.setattr(link_forms, "RUNS", 1)
     monkeypatch.setattr(arrival_hour, "NEWEST", 1)
@@ -129,7 +131,7 @@ def delivered(bench: Bench) -> pl.DataFrame:
 def test_a_delivery_reads_no_closed_run_and_no_earlier_delivery_whose_links_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(known_runs, "TOGETHER", 1)
+    monkeypatch.setattr(upkeep, "TOGETHER", 1)
     bench = grown(tmp_path / "store", 2)
     clock = bench.now
     assert isinstance(clock, Clock)
@@ -153,10 +155,10 @@ def test_a_delivery_reads_no_closed_run_and_no_earlier_delivery_whose_links_stay
 def test_closed_runs_that_changed_or_whose_figures_are_damaged_are_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(known_runs, "TOGETHER", 1)
+    monkeypatch.setattr(upkeep, "TOGETHER", 1)
     bench = grown(tmp_path / "store", 2)
     settle(bench, NEXT)
-    known = known_runs.known_runs(bench.runs)
+    known = upkeep.known_runs(bench.context.adapters, bench.runs)
     [first, second] = known.closed
     figures = {status.run: status for status in known.statuses(bench.runs)}
 
@@ -167,8 +169,8 @@ def test_closed_runs_that_changed_or_whose_figures_are_damaged_are_read_again(
     assert {second} == known.without(cuid)
     bench.context.adapters.store.create(f"bank/runs/{first}/events/1-noted-1.json", b"{}")
 
-    assert [second] == [*known_runs.closed_runs(bench.runs)]
-    bench.store.replace("bank/book/closed.json", [b"{}"])
-    unread = known_runs.known_runs(bench.runs)
+    assert [second] == [*upkeep.closed_runs(bench.context.adapters, bench.runs)]
+    upkeep.forget_book(bench.context.adapters, "bank")
+    unread = upkeep.known_runs(bench.context.adapters, bench.runs)
     assert not unread.closed
     assert figures == {status.run: status for status in unread.statuses(bench.runs)}

@@ -49,7 +49,7 @@ OTHER_CARD, THIRD_CARD = "5555555555554444", "4111111111111111"  # published tes
 
 def known(bench: Bench) -> pl.DataFrame:
     """Return all attempts, oldest first."""
-    return read_book(bench.store, "bank").attempts
+    return read_book(bench.context.adapters, "bank").attempts
 
 
 def states(bench: Bench) -> Counter[str]:
@@ -106,7 +106,11 @@ def test_a_link_whose_end_nobody_told_ends_two_months_after_its_night(tmp_path: 
 def test_no_run_is_too_old_to_count(tmp_path: Path) -> None:
     bench = answered(tmp_path, expires=DAY + timedelta(days=10))
 
-    (cards,) = read_book(bench.store, "bank").cards(DAY + timedelta(days=900))["standing"].unique()
+    (cards,) = (
+        read_book(bench.context.adapters, "bank")
+        .cards(DAY + timedelta(days=900))["standing"]
+        .unique()
+    )
 
     assert "expired" == cards
 

@@ -26,7 +26,7 @@ def book(*attempts: dict[str, object], given_up: pl.DataFrame = NOBODY) -> Book:
         0,
         TODAY,
         pl.DataFrame([*attempts], ATTEMPT),
-        lambda: NOBODY_LEFT,
+        NOBODY_LEFT,
         lambda: NO_STAGES,
         given_up,
         NONE_KEPT,

@@ -19,7 +19,7 @@ from schemas.expressions import PUBLISHED
 from schemas.portal import CUID, NICKNAME, PAN
 from schemas.reasons import DELETED, UNREADABLE_DELETION
 from tests.book.test_given_up import links, stands
-from tests.book.test_kept import from_ledgers
+from tests.book.test_upkeep import from_ledgers
 from tests.builders import quick
 from tests.partner_api.town import Population, town
 
@@ -69,7 +69,7 @@ def test_the_kept_book_and_one_made_anew_agree_on_deleted_cards_whatever_came_la
     place.settle("c")
     place.night()
 
-    cards = read_book(place.bench.store, "bank").cards(place.day)
+    cards = read_book(place.bench.context.adapters, "bank").cards(place.day)
 
     assert "left" == stands(place)["b"]
     assert from_ledgers(place.bench) == sorted(cards.rows(), key=str)

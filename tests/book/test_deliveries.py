@@ -8,13 +8,10 @@ import polars as pl
 
 from flows.book.deliveries import (
     CHANGE,
-    NO_DELIVERIES,
-    Deliveries,
     KnownDelivery,
-    _joined,
     delivered_links,
+    delivery_news,
     history_of,
-    read_deliveries,
 )
 from tests.memory import MemoryStore
 
@@ -63,27 +60,14 @@ def test_a_link_that_several_receivers_have_is_delivered_since_the_first_of_them
     assert (until, FIRST + timedelta(days=1)) == (link["until"], link["delivered"])
 
 
-def test_a_delivery_that_is_not_stored_any_more_is_not_known_any_more() -> None:
+def test_a_delivery_that_is_not_stored_any_more_is_gone() -> None:
     known = KnownDelivery(receiver="default", number=1, objects="x")
-    kept = Deliveries({known.id: known}, changes((1, 1, "new", date(2027, 1, 20))))
 
-    read = read_deliveries(MemoryStore(), "bank", kept)
+    news = delivery_news(MemoryStore(), "bank", {known.id: known})
 
-    assert ({}, 0) == (dict(read.known), read.changes.height)
-    assert read_deliveries(MemoryStore(), "bank", NO_DELIVERIES) is NO_DELIVERIES
-
-
-def test_changes_are_by_receiver_and_delivery_in_whatever_order_they_were_read() -> None:
-    until = date(2027, 1, 20)
-    rows = changes((1, 1, "new", until), (2, 1, "new", until), (1, 1, "new", until))
-    read = rows.with_columns(receiver=pl.Series(["late", "first", "first"]))
-    ids = read.select("receiver", "delivery").rows()
-    staying = [KnownDelivery(receiver=to, number=number, objects="") for to, number in ids]
-
-    joined = _joined(MemoryStore(), "bank", staying, read, {})
-
-    assert sorted(ids) == joined.changes.select("receiver", "delivery").rows()
-    assert sorted(ids) == list(joined.known)
+    assert frozenset({known.id}) == news.gone
+    assert not news.read
+    assert delivery_news(MemoryStore(), "bank", {}).is_empty
 
 
 def test_a_delivery_whose_objects_are_as_they_were_is_not_read_again() -> None:
@@ -91,9 +75,10 @@ def test_a_delivery_whose_objects_are_as_they_were_is_not_read_again() -> None:
     key = "bank/deliveries/000001/received"
     store.create(key, b"")
 
-    kept = read_deliveries(store, "bank", NO_DELIVERIES)
+    read = delivery_news(store, "bank", {}).read
+    known = {id_: delivery for id_, (delivery, _) in read.items()}
 
-    assert 1 == len(kept.known)
-    assert read_deliveries(store, "bank", kept) is kept
+    assert 1 == len(known)
+    assert delivery_news(store, "bank", known).is_empty
     store.replace(key, [b"other"])
-    assert read_deliveries(store, "bank", kept) is not kept
+    assert known.keys() == delivery_news(store, "bank", known).read.keys()

@@ -20,10 +20,9 @@ from flows.book.departures import Naming, WholeExtract, departures, later_naming
 from flows.book.people import balance
 from flows.reports.unlinked import unlinked
 from flows.runs.cards import CARD_WITHOUT_TWIN
-from flows.runs.keys import book
 from schemas.portal import PAN
 from schemas.reasons import DELETED, EXCLUDED, UNREADABLE_DELETION
-from tests.book.test_kept import from_ledgers
+from tests.book.test_upkeep import from_ledgers
 from tests.memory import MemoryStore
 from tests.partner_api.town import Population, town
 
@@ -259,7 +258,7 @@ def test_extracts_are_read_from_the_newest_to_the_oldest_by_which_somebody_can_h
 
 def stands(place: Population) -> dict[str, str]:
     """Return where each card stands, by cuid and last four."""
-    cards = read_book(place.bench.store, "bank").cards(place.day)
+    cards = read_book(place.bench.context.adapters, "bank").cards(place.day)
     return {
         f"{cuid} {last_4}": standing
         for cuid, last_4, standing in cards.select("cuid", "last_4", "standing").rows()
@@ -276,7 +275,7 @@ def test_whom_a_portfolio_does_not_name_any_more_has_left_until_it_names_them(
     left_on = place.day
     place.night()
 
-    departed = read_book(place.bench.store, "bank").departed.rows()
+    departed = read_book(place.bench.context.adapters, "bank").departed.rows()
     without = stands(place)
     place.people["b"] = gone
     place.night()
@@ -291,9 +290,8 @@ def test_a_card_that_was_replaced_has_left_and_its_holder_has_not(tmp_path: Path
     place.people["a"] |= {PAN: OTHER_CARD}
     place.night()
 
-    counted = balance(read_book(place.bench.store, "bank").cards(place.day))
+    counted = balance(read_book(place.bench.context.adapters, "bank").cards(place.day))
 
-    assert f"{book('bank')}left.parquet" in place.bench.snapshot()
     assert {"a 4242": "left", "a 4444": "to upload", "b 4242": "linked"} == stands(place)
     assert {"to upload": 1, "linked": 1} == {
         state: number for state, number in counted.people.items() if number
@@ -320,7 +318,7 @@ def test_who_left_is_nobodys_work(tmp_path: Path) -> None:
     place.people.pop("b")
     place.night()
 
-    cards = read_book(place.bench.store, "bank").cards(DAY)
+    cards = read_book(place.bench.context.adapters, "bank").cards(DAY)
     counted = balance(cards)
 
     assert (0, 1) == (unlinked(cards).height, counted.people["left"])

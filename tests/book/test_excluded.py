@@ -24,7 +24,7 @@ from schemas.portal import CUID, NICKNAME, PAN
 from schemas.reasons import EXCLUDED
 from schemas.reasons import EXCLUDED_SINCE as NOT_RENEWED
 from tests.book.test_given_up import stands
-from tests.book.test_kept import from_ledgers
+from tests.book.test_upkeep import from_ledgers
 from tests.builders import quick
 from tests.partner_api.town import Population, town
 
@@ -72,7 +72,7 @@ def test_once_a_later_extract_sends_the_card_it_is_renewed_from_there(tmp_path: 
     plan = renewals(place.bench.context, 60)
 
     assert 2 == plan.due
-    assert read_book(place.bench.store, "bank").excluded.is_empty()
+    assert read_book(place.bench.context.adapters, "bank").excluded.is_empty()
 
 
 def test_a_row_whose_card_number_cannot_be_read_does_not_take_the_card_up_again(
@@ -151,7 +151,7 @@ def test_whoever_was_only_ever_left_out_is_nobody_whom_the_issuer_named(
     place.people["c"] |= BLOCKED
     place.night()
 
-    counted = balance(read_book(place.bench.store, "bank").cards(place.day))
+    counted = balance(read_book(place.bench.context.adapters, "bank").cards(place.day))
 
     assert (2, 0) == (counted.named, counted.nameless)
 
@@ -196,7 +196,7 @@ def test_the_kept_book_and_one_made_anew_agree_on_cards_that_are_left_out(tmp_pa
     place.settle("c")
     place.night()
 
-    book = read_book(place.bench.store, "bank")
+    book = read_book(place.bench.context.adapters, "bank")
 
     assert [("b", "4242")] == book.excluded.select("holder", "last_4").rows()
     assert from_ledgers(place.bench) == sorted(book.cards(place.day).rows(), key=str)

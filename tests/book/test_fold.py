@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from flows.book.attempts import ATTEMPT, in_order
 from flows.book.book import Book
 from flows.book.departures import NOBODY as DEPARTED
-from flows.book.fold import compacted, fold, is_changed, is_not_replaced, is_not_updated
+from flows.book.fold import fold, is_changed, is_not_replaced, is_not_updated
 from flows.book.given_up import NOBODY as UNDECIDED
 from flows.book.kept_links import KEPT, NONE_KEPT
 from flows.book.people import balance, people
@@ -98,23 +98,6 @@ def stands(kept: pl.DataFrame, day: date) -> list[tuple[object, ...]]:
 
 
 @settings(deadline=None)
-@given(
-    st.lists(attempts(ENDED, *LIVING), max_size=20), st.sets(st.integers(1, 5)), st.integers(0, 15)
-)
-def test_a_book_that_keeps_only_what_decides_says_the_same_on_every_later_day(
-    tried: list[Tried], settled: set[int], later: int
-) -> None:
-    all_attempts = book(tried)
-    is_settled = pl.col("turn").is_in(sorted(settled))
-    day = TODAY + timedelta(later)
-
-    old = compacted(all_attempts.filter(is_settled), TODAY)
-    kept = in_order([old, all_attempts.filter(~is_settled)])
-
-    assert stands(all_attempts, day) == stands(kept, day)
-
-
-@settings(deadline=None)
 @given(st.lists(attempts(*LIVING), min_size=1, max_size=20), st.integers(0, 15))
 def test_every_cardholder_is_in_one_state_and_the_states_add_up(
     tried: list[Tried], later: int
@@ -139,9 +122,7 @@ def test_what_is_surveyed_by_parts_of_the_book_is_what_the_whole_says(
 ) -> None:
     day = TODAY + timedelta(later)
     beside = NOTHING_BESIDE._replace(ending=ending_links)
-    whole = Book(
-        "bank", 0, TODAY, book(tried), lambda: DEPARTED, lambda: NO_STAGES, UNDECIDED, NONE_KEPT
-    )
+    whole = Book("bank", 0, TODAY, book(tried), DEPARTED, lambda: NO_STAGES, UNDECIDED, NONE_KEPT)
 
     at_once = surveyed_cards(whole, beside, day)
     with pytest.MonkeyPatch.context() as patch:
@@ -272,12 +253,6 @@ def test_a_row_without_a_readable_card_number_is_the_newest_until_a_later_run_ha
     is_card = folded.attempt("last", "last_4")["last_4"].is_not_null()
 
     assert [newest] == folded.places.filter(is_card)["row"].to_list()
-
-
-def test_what_is_left_out_is_counted_with_the_last_attempt_that_stays() -> None:
-    tries = [once("error", 1), once("error", 2), once("linked", 3, 9), once("linked", 4, 5)]
-
-    assert [0, 0, 4] == compacted(book(tries), TODAY)["tries"].to_list()
 
 
 @pytest.mark.parametrize(

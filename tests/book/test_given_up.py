@@ -39,7 +39,7 @@ WHY = "the account is closed"
 
 def stands(place: Population) -> dict[str, str]:
     """Return where each cardholder stands."""
-    cards = read_book(place.bench.store, "bank").cards(place.day)
+    cards = read_book(place.bench.context.adapters, "bank").cards(place.day)
     return dict(cards.filter("current").select("cuid", "standing").iter_rows())
 
 
@@ -75,10 +75,10 @@ def test_a_refused_card_that_is_given_up_is_nobodys_work_until_it_is_taken_up(
     tmp_path: Path,
 ) -> None:
     place = delta(tmp_path, "a", "b", errors=("b",))
-    before = balance(read_book(place.bench.store, "bank").cards(place.day))
+    before = balance(read_book(place.bench.context.adapters, "bank").cards(place.day))
 
     decided = given_up(place, "b")
-    book = read_book(place.bench.store, "bank")
+    book = read_book(place.bench.context.adapters, "bank")
     after = balance(book.cards(place.day))
     work = [work.kind for work in survey(place.bench.context).work]
     taken_up = given_up(place, "b", undo=True)
@@ -199,7 +199,7 @@ def test_the_cards_of_a_reason_are_given_up_in_one_decision_over_all_runs_or_tho
         place.people[f"c{night}"] |= {CITY: None}
         manifests.append(place.night().manifest)
         place.answer(errors=[f"b{night}"])
-    lacking = unlinked(read_book(place.bench.store, "bank").cards(place.day))
+    lacking = unlinked(read_book(place.bench.context.adapters, "bank").cards(place.day))
     [code] = lacking.filter(stage="partner")["reason"].unique()
 
     of_one = give_up(place.bench.context, Which(manifests[0].run, codes=frozenset({code})), WHY)

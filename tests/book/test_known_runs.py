@@ -5,7 +5,7 @@ that.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,14 +13,17 @@ from typing import Any
 import polars as pl
 import pytest
 
-from flows.book import known_runs
-from flows.book.head import Head, with_plans
-from flows.book.known_rows import LARGEST
-from flows.book.known_runs import ClosedRun, KeptRuns, KnownRuns, closed_run
+from flows.book import upkeep
+from flows.book.book import read_book
+from flows.book.known_runs import LARGEST, ClosedRun, KnownRuns, closed_run, read_plans
+from flows.book.upkeep import judge_again, known_runs
 from flows.operations.purge import plan_purge, purge
 from flows.operations.retention import closed_state, state_of
 from flows.reports.run_facts import facts_of
+from flows.runs.audit_trail import audited
 from flows.runs.documents import read_facts
+from flows.runs.events import record_event
+from flows.runs.keys import keys_of
 from flows.runs.run_status import PURGED
 from tests.night import Bench
 from tests.operations.retention import YEAR, answered, cleaner, later, sent
@@ -28,16 +31,9 @@ from tests.operations.retention import YEAR, answered, cleaner, later, sent
 ONE_DAY = timedelta(days=1)
 
 
-def kept_runs(
-    bench: Bench, head: Head, changed: Collection[str] = (), purged: Collection[str] = ()
-) -> KeptRuns:
-    return KeptRuns(bench.runs, head, changed, purged)
-
-
-def with_closed(bench: Bench, **recent: Any) -> Head:
-    """Return a head that keeps the runs of a bench that are closed."""
-    head = with_plans(Head(trail=1, recent=recent), bench.runs)
-    return kept_runs(bench, Head(trail=1)).keep(head)
+def plans_of(bench: Bench, closed: dict[str, ClosedRun]) -> KnownRuns:
+    """Return what is known of the runs of a bench, of which these are closed."""
+    return KnownRuns(read_plans(bench.runs, {}), closed)
 
 
 def summarise(bench: Bench, run: str, change: dict[str, Any]) -> None:
@@ -61,9 +57,8 @@ def test_a_closed_run_says_what_its_report_and_its_objects_say(tmp_path: Path) -
     assert closed.partner
     assert stored.status == closed.status(run)
     assert state_of(bench.context, stored, entries) == closed_state(closed, stored.keys, entries)
-    plans = with_plans(Head(), bench.runs).plans
     read, kept = (
-        facts_of(KnownRuns(plans, runs), bench.context.adapters) for runs in ({}, {run: closed})
+        facts_of(plans_of(bench, runs), bench.context.adapters) for runs in ({}, {run: closed})
     )
     assert [facts._replace(breaks=(), closed=()) for facts in read] == kept
 
@@ -76,8 +71,8 @@ def test_a_purge_judges_a_closed_run_by_its_figures_without_reading_it(
     closed = closed_run(bench.stored(run))
     assert closed is not None
     due = plan_purge(bench.context, cleaner(bench)).lots
-    known = KnownRuns(with_plans(Head(), bench.runs).plans, {run: closed})
-    monkeypatch.setattr("flows.operations.purge.known_runs", lambda _: known)
+    known = plans_of(bench, {run: closed})
+    monkeypatch.setattr("flows.operations.purge.known_runs", lambda *_: known)
     monkeypatch.setattr("flows.operations.purge.state_of", None)
 
     plan = plan_purge(bench.context, cleaner(bench))
@@ -88,7 +83,7 @@ def test_a_purge_judges_a_closed_run_by_its_figures_without_reading_it(
 
 def test_a_run_is_of_its_own_day_and_no_other(tmp_path: Path) -> None:
     bench, run = sent(tmp_path)
-    known = KnownRuns(with_plans(Head(), bench.runs).plans, {})
+    known = plans_of(bench, {})
     day = known.plans[run].as_of
     spans = [(day, day), (None, day), (day, None), (day + ONE_DAY, None), (None, day - ONE_DAY)]
 
@@ -168,61 +163,77 @@ def test_a_purged_run_is_closed_with_the_figures_of_its_last_report(tmp_path: Pa
     assert expected.status(run).state == f"{report.verdict}{PURGED}"
 
 
+def after_days(bench: Bench, run: str, days: int) -> Bench:
+    """Return a bench whose audit trail named a run, and so many days later another one."""
+    first = with_trail(bench)
+    record_event(first.context.adapters, keys_of(run), "noted")
+    quiet = with_trail(later(bench, days))
+    quiet.submit(quiet.drop(3, "bank-20261121.csv", seed=9))
+    return quiet
+
+
+def with_trail(bench: Bench) -> Bench:
+    return replace(bench, store=audited(bench.store, "tester", bench.now))
+
+
 @pytest.mark.parametrize(
-    ("together", "recent", "is_kept"), [(1, False, True), (1, True, False), (2, False, False)]
+    ("together", "days", "is_closed"), [(1, 2, True), (1, 0, False), (2, 2, False)]
 )
-def test_runs_are_looked_at_together_and_not_on_the_day_they_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: int, recent: bool, is_kept: bool
+def test_runs_are_judged_together_and_not_on_the_day_they_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: int, days: int, is_closed: bool
 ) -> None:
-    monkeypatch.setattr(known_runs, "TOGETHER", together)
+    monkeypatch.setattr(upkeep, "TOGETHER", together)
     bench, run = answered(tmp_path)
+    quiet = after_days(bench, run, days)
+    read_book(quiet.context.adapters, "bank")
 
-    head = with_closed(bench, **({run: bench.now()} if recent else {}))
-
-    assert is_kept == (run in kept_runs(bench, head).read().closed)
+    assert is_closed == (run in known_runs(quiet.context.adapters, quiet.runs).closed)
 
 
-@pytest.mark.parametrize("what", ["nothing", "changed", "purged", "damaged"])
-def test_what_is_kept_of_a_run_counts_while_it_and_what_is_kept_are_as_they_were(
+@pytest.mark.parametrize("what", ["nothing", "changed", "purged"])
+def test_a_run_is_closed_while_it_is_as_it_was_when_it_was_judged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    monkeypatch.setattr(known_runs, "TOGETHER", 1)
-    bench, run = answered(tmp_path)
-    head = with_closed(bench)
-    if what == "damaged":
-        bench.store.replace("bank/book/closed.json", [b"{}"])
-    changed = [run] if what == "changed" else []
-    purged = [run] if what == "purged" else []
+    monkeypatch.setattr(upkeep, "TOGETHER", 1)
+    kept, run = answered(tmp_path)
+    bench = after_days(kept, run, 2)
+    read_book(bench.context.adapters, "bank")
+    before = known_runs(bench.context.adapters, bench.runs)
+    if what == "changed":
+        record_event(bench.context.adapters, keys_of(run), "noted")
+    if what == "purged":
+        purge(later(kept, YEAR).context, cleaner(kept))
 
-    known = kept_runs(bench, head, changed, purged).read()
+    known = known_runs(bench.context.adapters, bench.runs)
 
+    assert run in before.closed
     assert (what == "nothing") == (run in known.closed)
-    assert [run] == [plan.run for plan in known.committed]
+    assert run in [plan.run for plan in known.committed]
 
 
 @pytest.mark.parametrize(("is_reported", "verdict"), [(False, "balanced"), (True, "other")])
-def test_a_run_whose_report_was_written_anew_is_looked_at_again(
+def test_a_run_whose_report_was_written_anew_is_judged_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_reported: bool, verdict: str
 ) -> None:
-    monkeypatch.setattr(known_runs, "TOGETHER", 1)
+    monkeypatch.setattr(upkeep, "TOGETHER", 1)
     bench, run = answered(tmp_path)
-    head = with_closed(bench)
-    key = bench.stored(run).keys.report("summary.json")
-    summary = read_facts(bench.store, key)
-    assert summary is not None
-    bench.store.replace(key, [json.dumps({**summary, "verdict": "other"}).encode()])
+    bench = after_days(bench, run, 2)
+    adapters = bench.context.adapters
+    read_book(adapters, "bank")
+    summarise(bench, run, {"verdict": "other"})
 
-    after = kept_runs(bench, head).keep(head, [run] if is_reported else [])
+    judge_again(adapters, "bank", [run] if is_reported else [])
+    read_book(adapters, "bank")
 
-    assert verdict == kept_runs(bench, after).read().closed[run].verdict
+    assert verdict == known_runs(adapters, bench.runs).closed[run].verdict
 
 
 def test_the_links_of_closed_runs_are_those_of_the_runs_whose_rows_are_kept() -> None:
     figures = ClosedRun(verdict="balanced", rows={}, chunks=1, submit={})
     closed = {"r1": figures.model_copy(update={"has_rows": True}), "r2": figures}
-    links = [("r1", 1, 7), ("r1", 2, None), ("r2", 1, 8)]
+    links = [("r1", 1, 7), ("r2", 1, 8)]
     rows = pl.DataFrame(links, ["run", "row", "link"], orient="row")
 
-    known = KnownRuns({}, closed, lambda: rows)
+    known = KnownRuns({}, closed, read_links=lambda: rows)
 
     assert [("r1", 1, 7)] == known.links().rows()

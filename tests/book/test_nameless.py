@@ -12,7 +12,6 @@ import pytest
 from flows.book.attempts import ATTEMPT
 from flows.book.book import read_book
 from flows.book.departures import WholeExtract
-from flows.book.fold import compacted
 from flows.book.nameless import waiting_rows, waiting_turns
 from flows.book.people import balance_of
 from flows.commands.cardholders import standing_table
@@ -52,7 +51,7 @@ def test_rows_that_name_nobody_wait_for_the_issuer_until_a_portfolio_has_none(
     night(place, UNREADABLE)
     run = night(place, UNREADABLE, UNREADABLE.replace(b"who", b"whom"))
 
-    counted = balance_of(read_book(place.bench.store, "bank"), place.day)
+    counted = balance_of(read_book(place.bench.context.adapters, "bank"), place.day)
 
     assert counted.sentence == (
         "2 of 2 cardholders have a link; 2 rows that name no cardholder wait for the issuer."
@@ -60,13 +59,12 @@ def test_rows_that_name_nobody_wait_for_the_issuer_until_a_portfolio_has_none(
     assert not counted.is_done
     assert "rows that name no cardholder" in str(standing_table(counted.facts).rows[-1])
     assert [(run, 2)] == [(work.run, work.rows) for work in work_of(place)]
-    assert 2 == compacted(read_book(place.bench.store, "bank").nameless, place.day).height
     [template] = template_of_all_runs(place.bench.context)
     assert [3, 4] == template["row"].to_list()
 
     night(place)
 
-    assert balance_of(read_book(place.bench.store, "bank"), place.day).is_done
+    assert balance_of(read_book(place.bench.context.adapters, "bank"), place.day).is_done
     assert not work_of(place)
 
 
@@ -80,12 +78,12 @@ def test_rows_that_name_nobody_can_be_given_up_until_they_are_taken_up_again(
     [line] = lines(work_of(place))
 
     def waiting() -> list[int]:
-        return read_book(place.bench.store, "bank").nameless["row"].to_list()
+        return read_book(place.bench.context.adapters, "bank").nameless["row"].to_list()
 
     of_row = give_up(context, Which(run, rows=frozenset({3})), WHY)
     after = waiting()
     others = give_up(context, Which(run, nameless=True), WHY)
-    is_done = balance_of(read_book(place.bench.store, "bank"), place.day).is_done
+    is_done = balance_of(read_book(place.bench.context.adapters, "bank"), place.day).is_done
     taken_up = give_up(context, Which(nameless=True), WHY, undo=True)
 
     assert f'mend give-up {run} --nameless --reason "WHY"' in str(line.choices[-1].command)

@@ -14,11 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flows.book.book import read_book
-from flows.book.head import forget_book
-from flows.book.kept import keep_up_to_date
 from flows.book.people import Balance, balance
 from flows.book.removals import _by_ledger
 from flows.book.standing import NAMES
+from flows.book.upkeep import forget_book
 from flows.operations.purge import plan_purge, purge
 from flows.runs.identity import canonical
 from flows.runs.keys import prompted_prefix, purged
@@ -62,7 +61,7 @@ def send(bench: Bench, people: str) -> str:
 
 def counted(bench: Bench) -> Balance:
     """Return the balance over people, as it is now."""
-    book = read_book(bench.store, "bank")
+    book = read_book(bench.context.adapters, "bank")
     return balance(book.cards(bench.now().date()), book.opening)
 
 
@@ -162,8 +161,7 @@ def test_a_rebuild_keeps_the_opening_balance(tmp_path: Path) -> None:
     purge(bench.context, cleaner(bench))
     before = counted(bench)
 
-    forget_book(bench.store, "bank")
-    keep_up_to_date(bench.context)
+    forget_book(bench.context.adapters, "bank")
 
     assert (2, before) == (before.named, counted(bench))
 
@@ -197,7 +195,7 @@ STEPS: dict[str, Callable[[Bench, Clock], object]] = {
     "two months go by": lambda bench, clock: later(clock, 65),
     "purge": lambda bench, clock: purge(bench.context, cleaner(bench)),
     "a purge is killed": kill_purge,
-    "forget": lambda bench, clock: forget_book(bench.store, "bank"),
+    "forget": lambda bench, clock: forget_book(bench.context.adapters, "bank"),
     "a single link": lambda bench, clock: single(bench, "s", 62),
 }
 

@@ -322,7 +322,7 @@ def answered(folder: Path) -> Bench:
 
 
 def counts(bench: Bench, day: date = DAY) -> dict[str, int]:
-    people = balance(read_book(bench.store, BANK).cards(day)).people
+    people = balance(read_book(bench.context.adapters, BANK).cards(day)).people
     return {state: number for state, number in people.items() if number}
 
 
@@ -332,7 +332,7 @@ def test_a_delivery_and_a_transaction_report_move_cardholders_on(tmp_path: Path)
 
     deliver(bench.context)
     handed_over = counts(bench)
-    first = read_book(bench.store, BANK).attempts["cuid"][0]
+    first = read_book(bench.context.adapters, BANK).attempts["cuid"][0]
     report = f"cuid,status,completed_on\n{first},SUCCESSFUL,2026-11-23\n"
     bench.store.replace(f"{transactions(BANK)}t.csv", [report.encode()])
     follow_links(bench.context, None)
@@ -349,13 +349,13 @@ def test_the_link_of_a_placed_card_that_ends_is_nobodys_work_and_is_not_renewed(
     tmp_path: Path,
 ) -> None:
     bench = answered(tmp_path)
-    cards = read_book(bench.store, BANK).cards(DAY)
+    cards = read_book(bench.context.adapters, BANK).cards(DAY)
     report = "cuid,status\n" + "".join(f"{cuid},SUCCESSFUL\n" for cuid in cards["cuid"])
     bench.store.replace(f"{transactions(BANK)}t.csv", [report.encode()])
     follow_links(bench.context, None)
     last = cards["until"].max()
     assert isinstance(last, date)
-    book = read_book(bench.store, BANK)
+    book = read_book(bench.context.adapters, BANK)
 
     work = survey(Bench(bench.store, bench.issuer, lambda: NOON + (last - DAY)).context).work
 
@@ -373,7 +373,7 @@ def test_links_that_the_service_was_asked_about_are_opened_and_placed_in_the_boo
         night.service.advance(3600)
         facts = follow_links(night.later(7).context, night.client)
         known = counts(night.bench)
-        book = read_book(night.bench.store, BANK)
+        book = read_book(night.bench.context.adapters, BANK)
         coverage = stages_coverage([known_links(book.cards(DAY), book.stages)])
 
     stages = {line["stage"]: line["cardholders"] for line in facts["funnel"]["stages"]}

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from io import BytesIO
 from pathlib import Path
 
-import polars as pl
+from sqlalchemy import update
 
-from flows.book.kept import keep_book
 from flows.commands.cardholders import cardholders, coverage_lines
 from flows.commands.context import Context
-from flows.runs.identity import digest
-from flows.runs.keys import book
+from flows.wiring import open_database
+from schemas.database import ATTEMPT
 from tests.cli.test_reconcile import bank
-from tests.night import Bench
 
 
 def test_every_cardholder_ever_named_is_in_one_state(tmp_path: Path) -> None:
@@ -37,26 +33,16 @@ def test_a_book_that_was_right_is_made_anew_and_says_the_same(tmp_path: Path) ->
     assert "it says the same as before" in lines[0]
 
 
-def forge(bench: Bench) -> None:
-    """Make the kept book say that everybody is linked, with digests that fit."""
-    head_key = f"{book('bank')}head.json"
-    head = json.loads(bench.content(head_key))
-    ((run, page),) = head["pages"].items()
-    key = bench.stored(run).keys.page
-    forged = BytesIO()
-    attempts = pl.read_parquet(bench.content(key))
-    attempts.with_columns(state=pl.lit("linked").cast(attempts["state"].dtype)).write_parquet(
-        forged
-    )
-    bench.store.replace(key, [forged.getvalue()])
-    page["sha256"] = digest(forged.getvalue())
-    bench.store.replace(head_key, [json.dumps(head).encode()])
+def forge(folder: Path) -> None:
+    """Make the book in the database say that everybody is linked."""
+    linked = update(ATTEMPT).values(state="linked")
+    open_database(folder).act("bank", lambda connection: connection.execute(linked).close())
 
 
 def test_a_book_that_was_wrong_is_right_after_a_rebuild_which_says_so(tmp_path: Path) -> None:
-    bench = bank(tmp_path)
-    keep_book(bench.runs, bench.now().date())
-    forge(bench)
+    bank(tmp_path)
+    cardholders(Context(tmp_path), "bank")
+    forge(tmp_path)
     before = cardholders(Context(tmp_path), "bank").facts["issuers"][0]
 
     lines = cardholders(Context(tmp_path), "bank", rebuild=True).lines

@@ -18,6 +18,7 @@ from flows.book.book import read_book
 from flows.book.people import counted_cards
 from flows.runs.commits import registered_runs
 from flows.runs.stored_run import StoredRun
+from flows.wiring import wire
 from schemas.manifest import Manifest
 from tests.lives.portal import ERROR, LINK, Position
 from tests.lives.rows import Card, Row, content_of, named_of, opened, refused_of
@@ -101,7 +102,8 @@ class Census:
         """Yield the cards of which the book says something else today; "" for one it lacks."""
         day = life.place.clock.day
         expected = self.standing(life, bank)
-        cards = counted_cards(read_book(life.place.store, bank.name).cards(day))
+        adapters = wire(life.place.folder, bank.name).adapters
+        cards = counted_cards(read_book(adapters, bank.name).cards(day))
         listed = cards.select("holder", "last_4", "standing").rows()
         booked: dict[Card, str] = {(holder, last_4): state for holder, last_4, state in listed}
         for card in sorted(expected.keys() | booked.keys()):

@@ -70,7 +70,7 @@ def summary(bank: Bench, run: str) -> dict[str, Any]:
 
 def still_active(bank: Bench) -> int:
     """Count the rows that keep their card from being sent."""
-    sent = read_book(bank.store, "bank").sent()
+    sent = read_book(bank.context.adapters, "bank").sent()
     return sent.filter(pl.col("state").is_in([AWAITING, LINKED])).height
 
 
@@ -242,7 +242,9 @@ def test_trace_says_that_an_operator_decided_and_what_to_type_next(
     decided(tmp_path, "mend", "close", run, "RESULT_SHORT", "--decision", "lost", *WHY)
     cuid = bank.ledger(run).filter(chunk=1).sort("position")["cuid"][-1]
 
-    [card] = card_statuses(read_book(bank.store, "bank"), cuid, (), datetime.now(UTC).date())
+    [card] = card_statuses(
+        read_book(bank.context.adapters, "bank"), cuid, (), datetime.now(UTC).date()
+    )
 
     assert card.stands == "has no usable answer, as an operator decided: row.result.lost"
     assert (

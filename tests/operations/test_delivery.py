@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from flows.adapters.local import LocalStore
 from flows.adapters.s3 import S3Store
-from flows.book import known_runs
+from flows.book import upkeep
 from flows.book.served import served_cards
 from flows.book.standing import SERVED
 from flows.operations.break_decisions import close_break
@@ -444,7 +444,7 @@ def test_all_confirmed_deliveries_in_order_are_the_links_that_live(
     steps: list[tuple[str, Any, Any]],
 ) -> None:
     with TemporaryDirectory() as made, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(known_runs, "TOGETHER", 1)  # what is known of closed runs is used at once
+        patch.setattr(upkeep, "TOGETHER", 1)  # what is known of closed runs is used at once
         bench, run = bench_of(Path(made) / "bank")
         received: dict[str, str] = {}
         for at, (kind, what, more) in enumerate([*steps, ("deliver", True, True)]):

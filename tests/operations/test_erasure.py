@@ -12,11 +12,12 @@ from zipfile import ZipFile, is_zipfile
 
 import polars as pl
 import pytest
+from sqlalchemy import select
 
 from flows.adapters.local import LocalStore
 from flows.analysis.export import export
+from flows.book import upkeep
 from flows.book.book import read_book
-from flows.book.known_rows import NO_ROWS, runs_with, write_known_rows
 from flows.book.people import balance
 from flows.operations.audit import verify
 from flows.operations.delivered_so_far import confirm
@@ -40,6 +41,7 @@ from flows.runs.audit_trail import audited, settle_trails
 from flows.runs.erased import unfinished_erasures
 from flows.runs.keys import CLEANED
 from flows.runs.single_links import prompted_singles
+from schemas.database import DERIVED
 from schemas.portal import CITY, CUID
 from tests.builders import portal_rows, quick
 from tests.memory import MemoryStore
@@ -53,8 +55,7 @@ OTHERS = [f"C-{number:04d}-stays" for number in range(1, 13)]
 WHY = "request of 2026-11-20"
 # what the issuer and the partner dropped, and what others sealed
 DELIVERED = ["bank/deliveries/000001/links.csv", "bank/deliveries/000001/links.parquet"]
-WITHDRAWING = ("bank/deliveries/000001/", "bank/book/delivered.parquet")
-ROWS = "bank/book/rows.parquet"
+WITHDRAWING = ("bank/deliveries/000001/",)
 DROPPED = ("bank/extracts/", "bank/results/")
 
 
@@ -132,7 +133,7 @@ def test_a_forgotten_cardholder_is_gone_once_the_withdrawal_is_confirmed(tmp_pat
     first, run = delivered(tmp_path)
     bench = trailed(first)
     link = link_of(bench, run)
-    before = balance(read_book(bench.store, BANK).cards(DAY)).named
+    before = balance(read_book(bench.context.adapters, BANK).cards(DAY)).named
     named_before = naming(bench.snapshot(), GONE, link)
 
     done = erase(bench.context, cleaner(first), OfRows(run, [row_of(bench, run)]), WHY)
@@ -145,7 +146,7 @@ def test_a_forgotten_cardholder_is_gone_once_the_withdrawal_is_confirmed(tmp_pat
     purge(bench.context, cleaner(first))
 
     assert (1, True) == (done.cardholders, done.links)
-    assert ["bank/book/delivered.parquet", *DELIVERED] == at_once
+    assert list(DELIVERED) == at_once
     assert second.record is not None
     assert (0, 1) == (second.record.new, second.record.withdrawn)
     assert GONE in withdrawn
@@ -155,7 +156,7 @@ def test_a_forgotten_cardholder_is_gone_once_the_withdrawal_is_confirmed(tmp_pat
     folders = {f"{BANK}/{key.split('/')[1]}/" for key in named_before}
     assert set() == folders - {prefix(BANK) for prefix in CLEANED}
     assert set() == findings(bench)
-    book = read_book(bench.store, BANK)
+    book = read_book(bench.context.adapters, BANK)
     assert before == balance(book.cards(DAY), book.opening).named
     assert "1 more is forgotten (erasures)." == book.opening.sentence
     # everybody else is as before
@@ -306,7 +307,7 @@ def test_an_erasure_that_is_killed_anywhere_is_finished_by_the_next_purge(
         assert [] == naming(bench.snapshot(), GONE)
     assert set() == findings(bench)
     assert sorted(OTHERS) == sorted(
-        read_book(bench.store, BANK).cards(DAY).filter(pl.col("cuid") != GONE)["cuid"]
+        read_book(bench.context.adapters, BANK).cards(DAY).filter(pl.col("cuid") != GONE)["cuid"]
     )
 
 
@@ -457,26 +458,28 @@ def test_a_single_link_that_an_issuer_does_not_have_is_said_to_be_missing(tmp_pa
         plan_erasure(bench.context, OfSingle("20261120T120000000000-ab12cd34"))
 
 
-# The kept book
+# The book in the database
 # --------------------------------------------------------------------------------------------------
 
 
-def test_the_kept_book_has_no_digest_of_who_is_forgotten_nor_has_one_that_is_made_anew(
-    tmp_path: Path,
+def test_the_database_has_no_row_of_who_is_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(upkeep, "TOGETHER", 1)
     first, run = delivered(tmp_path)
     bench = trailed(first)
 
-    def runs_known_to_have(cuid: str) -> set[str]:
-        write_known_rows(bench.store, BANK, NO_ROWS, [run], [run])
-        return runs_with(pl.read_parquet(BytesIO(bench.content(ROWS))), cuid)
+    def tables_with(cuid: str) -> list[str]:
+        read_book(bench.context.adapters, BANK).cards(DAY)
+        with bench.database.snapshot() as connection:
+            named = [table for table in DERIVED if "cuid" in table.c]
+            rows = {table.name: connection.execute(select(table.c.cuid)) for table in named}
+            return [name for name, cuids in rows.items() if cuid in cuids.scalars().all()]
 
-    before = runs_known_to_have(GONE)
+    before = tables_with(GONE)
     erase(bench.context, cleaner(first), OfRows(run, [row_of(bench, run)]), WHY)
 
-    assert ROWS not in bench.snapshot()
-    assert ({run}, set(), {run}) == (
-        before,
-        runs_known_to_have(GONE),
-        runs_known_to_have(OTHERS[0]),
-    )
+    # a receiver has the link until it is withdrawn
+    assert ["attempt", "delivery_change"] == sorted(before)
+    assert ["delivery_change"] == tables_with(GONE)
+    assert "attempt" in tables_with(OTHERS[0])

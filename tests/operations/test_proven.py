@@ -10,6 +10,7 @@ from datetime import timedelta
 import pytest
 
 from flows.adapters.local import LocalStore
+from flows.database.connection import Database
 from flows.operations.audit import Proof, verify, verify_and_keep
 from flows.operations.audit_contents import facts_of_runs
 from flows.operations.audit_links import OTHER_LINKS
@@ -69,7 +70,8 @@ def stored(objects: Mapping[str, bytes]) -> MemoryStore:
 
 def prove(store: MemoryStore, prover: Prover = KEY, *, anew: bool = False) -> Proof:
     """Prove the trail as the command does."""
-    adapters = Adapters(store, lambda: NOON, "anna", lambda *_: None, prover=prover)
+    database = Database("sqlite://")
+    adapters = Adapters(store, lambda: NOON, "anna", lambda *_: None, database, prover=prover)
     return verify_and_keep(adapters, BANK, anew=anew)[0]
 
 

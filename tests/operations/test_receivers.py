@@ -413,7 +413,7 @@ def test_the_book_has_a_link_as_delivered_while_any_receiver_has_it(tmp_path: Pa
     with_receivers(bench, one={"retired": True}, two={})
     deliver(bench.context, "one")
 
-    changes = read_book(bench.store, BANK).stages.deliveries.changes
+    changes = read_book(bench.context.adapters, BANK).stages.deliveries.changes
     assert ["c-1", "c-2"] == sorted(delivered_links(changes)["cuid"])
     assert ["c-1", "c-2"] == sorted(delivered_links(changes.filter(receiver="two"))["cuid"])
     assert delivered_links(changes.filter(receiver="one")).is_empty()

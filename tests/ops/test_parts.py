@@ -7,6 +7,7 @@ lacks fails.
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -48,7 +49,7 @@ PARTS = {
     ),
     "worker": Part(
         rf"PREFECT_(API_URL|UI_URL|HOME|LOGGING_\w+|SERVER_EPHEMERAL_ENABLED|WORKER_QUERY_SECONDS)|{AWS}|OTEL_EXPORTER_OTLP_\w+|"
-        r"CARDLINK_(CONFIG|LOGS|TRACES|PRIVATE_KEY_FILE|PASSPHRASE_FILE|AUDIT_KEY(_FILE)?|ACTORS?|WORK_POOL|REPORTS_URL|PURGE_PROFILE|SERVICE_\w+|WEBHOOK_SECRET_\w+|CHANNELS(_FILE)?|HEARTBEAT_URL(_FILE)?)",
+        r"CARDLINK_(CONFIG|DATABASE_URL(_FILE)?|LOGS|TRACES|PRIVATE_KEY_FILE|PASSPHRASE_FILE|AUDIT_KEY(_FILE)?|ACTORS?|WORK_POOL|REPORTS_URL|PURGE_PROFILE|SERVICE_\w+|WEBHOOK_SECRET_\w+|CHANNELS(_FILE)?|HEARTBEAT_URL(_FILE)?)",
         frozenset({"private_key"}),
         frozenset({"api", "web"}),
     ),
@@ -57,6 +58,11 @@ PARTS = {
         networks=frozenset({"api", "web"}),
     ),
     "pages": Part(rf"CARDLINK_(CONFIG|REPORTS_URL)|{AWS}", networks=frozenset({"web"})),
+}
+ISSUERS = "./issuers:/etc/cardlink:ro"
+VOLUMES = {part: frozenset({ISSUERS}) for part in PARTS} | {
+    "server": frozenset[str](),
+    "worker": frozenset({ISSUERS, "cardlink:/var/lib/cardlink"}),  # with the database
 }
 SENSITIVE = re.compile(
     r"AWS_(ACCESS|SECRET)|PRIVATE_KEY|AUDIT_KEY|PASSPHRASE|CARDLINK_SERVICE|PURGE_PROFILE"
@@ -121,11 +127,10 @@ def test_compose_gives_a_part_what_the_table_says_and_no_more(part: str) -> None
     assert [] == allowed(part, given)
     assert PARTS[part].secrets == frozenset(service.get("secrets", ()))
     assert PARTS[part].networks == frozenset(service["networks"])
-    assert [] == [one for one in service.get("volumes", ()) if one != "./issuers:/etc/cardlink:ro"]
-    assert (part == "server") == (not service.get("volumes"))
+    assert VOLUMES[part] == frozenset(service.get("volumes", ()))
 
 
-def test_the_database_is_reached_by_the_server_alone() -> None:
+def test_prefects_database_is_reached_by_its_server_alone() -> None:
     found = compose()
 
     near = [name for name, one in found["services"].items() if "database" in one["networks"]]
@@ -133,6 +138,77 @@ def test_the_database_is_reached_by_the_server_alone() -> None:
     assert ["postgres", "server"] == near
     assert found["networks"]["database"]["internal"]
     assert all(one["networks"] for one in found["services"].values())
+
+
+def names_of_wiring(place: str) -> set[str]:
+    """Return what the files of a part take from `flows.wiring`."""
+    files = [ROOT / f"{place}.py"] if (ROOT / f"{place}.py").is_file() else (ROOT / place).iterdir()
+    trees = [ast.parse(file.read_text()) for file in files if file.suffix == ".py"]
+    imports = [node for tree in trees for node in ast.walk(tree)]
+    return {
+        alias.name
+        for node in imports
+        if isinstance(node, ast.ImportFrom) and node.module == "flows.wiring"
+        for alias in node.names
+    }
+
+
+def test_cardlinks_database_is_reached_by_the_worker_alone() -> None:
+    services = compose()["services"]
+    address = "sqlite:////var/lib/cardlink/cardlink.db"
+    name = "CARDLINK_DATABASE_URL"
+
+    in_compose = {part: one.get("environment", {}).get(name) for part, one in services.items()}
+    units = {part: " ".join(value for _, value in unit(part)) for part in PARTS}
+
+    assert {"worker": address} == {part: one for part, one in in_compose.items() if one}
+    assert ["worker"] == [part for part in PARTS if name in variables_of(part)]
+    assert ["worker"] == [part for part in PARTS if f"{name}={address}" in units[part].split()]
+    assert ["worker"] == [part for part in PARTS if name in units[part]]
+    assert "StateDirectory=cardlink".partition("=")[::2] in unit("worker")  # the folder, writable
+
+
+def test_no_other_part_has_code_that_opens_cardlinks_database() -> None:
+    parts = {
+        "arrivals": names_of_wiring("flows/arrivals"),
+        "pages": names_of_wiring("flows/pages"),
+        "install": names_of_wiring("flows/install"),
+    }
+
+    assert all(parts.values())
+    openers = {"wire", "edges", "open_database"}  # of `flows.wiring`
+    assert {} == {part: names & openers for part, names in parts.items() if names & openers}
+
+
+def test_the_image_has_the_folder_of_the_database_for_its_own_user_alone() -> None:
+    text = (DEPLOY / "Dockerfile").read_text()
+
+    made = re.findall(r"install --directory (.+)$", text, re.MULTILINE)
+
+    assert ["--owner=10001 --group=10001 --mode=0700 /var/lib/cardlink"] == made
+    assert "cardlink" in compose()["volumes"]  # a named volume takes over owner and mode
+
+
+def test_runs_of_several_machines_share_a_postgresql_and_those_of_one_a_file() -> None:
+    templates = {
+        kind: json.loads((DEPLOY / kind / "job-template.json").read_text())
+        for kind in ("docker", "ecs", "kubernetes")
+    }
+    variables = {kind: one["variables"]["properties"] for kind, one in templates.items()}
+
+    addresses = {
+        kind: one["env"]["default"].get("CARDLINK_DATABASE_URL", "a secret")
+        for kind, one in variables.items()
+    }
+    [task] = templates["ecs"]["job_configuration"]["task_definition"]["containerDefinitions"]
+
+    file = "sqlite:////var/lib/cardlink/cardlink.db"
+    assert {"docker": file, "ecs": "a secret", "kubernetes": "a secret"} == addresses
+    assert "cardlink:/var/lib/cardlink" in variables["docker"]["volumes"]["default"]
+    assert ["CARDLINK_DATABASE_URL"] == [one["name"] for one in task["secrets"]]
+    assert [] == [
+        kind for kind in ("ecs", "kubernetes") if "sqlite" in json.dumps(templates[kind]).lower()
+    ]
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -206,13 +282,17 @@ def test_in_kubernetes_pods_reach_what_their_kind_needs_and_nobody_reaches_them(
         for name, spec in policies.items()
     }
     [outside] = [one["ipBlock"] for one in policies["cardlink-run"]["egress"][0]["to"]]
+    [database] = policies["cardlink-run"]["egress"][1]["to"]
 
     assert {
         "cardlink": [[53], [4200]],
         "cardlink-worker": [[443, 6443]],
-        "cardlink-run": [[443]],
+        "cardlink-run": [[443], [5432]],
         "cardlink-arrivals": [[443]],
     } == reached
+    assert {"kubernetes.io/metadata.name": "postgres"} == database["namespaceSelector"][
+        "matchLabels"
+    ]
     assert ["Ingress", "Egress"] == policies["cardlink"]["policyTypes"]
     assert "ingress" not in policies["cardlink"]  # named and not given: none
     assert {"169.254.0.0/16", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"} <= set(

@@ -192,24 +192,6 @@ def test_a_link_is_seen_opened_on_the_day_of_the_first_look_that_found_it_so(
     assert [NOON, NOON + timedelta(1), *[None] * len(others)] == moments
 
 
-def test_placements_without_the_day_a_link_was_seen_opened_are_read_as_not_knowing_it(
-    tmp_path: Path,
-) -> None:
-    bench, run, linked = night(tmp_path)
-    partner = Partner()
-    know_all(partner, linked)
-    partner.links[linked["link_id"][0]]["opened_on"] = "2026-11-19"
-    check_links(bench.context, partner, settings(bench), bench.stored(run))
-    known = looked(bench, run).drop("opened_seen")
-    for part in (tmp_path / "store" / keys_of(run).placements).glob("part-*.parquet"):
-        pl.read_parquet(part).drop("opened_seen").write_parquet(part)
-
-    earlier = looked(bench, run)
-
-    assert 12 == earlier["opened_seen"].null_count()
-    assert known.rows() == earlier.drop("opened_seen").rows()
-
-
 def test_a_second_look_right_after_the_first_asks_nothing(tmp_path: Path) -> None:
     bench, run, linked = night(tmp_path)
     partner = Partner()

@@ -64,7 +64,9 @@ def drop(bench: Bench, day: int, *changes: dict[str, str]) -> str:
 
 def statuses(bench: Bench, cuid: str) -> list[CardStatus]:
     """Return where the cards of a cardholder stand today."""
-    return card_statuses(read_book(bench.store, BANK), cuid, (), datetime.now(UTC).date())
+    return card_statuses(
+        read_book(bench.context.adapters, BANK), cuid, (), datetime.now(UTC).date()
+    )
 
 
 def test_every_row_chunk_result_reason_and_link_is_told_oldest_first(bench: Bench) -> None:

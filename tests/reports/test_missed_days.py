@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flows.adapters.local import LocalStore
-from flows.book.known_plans import KnownPlan
+from flows.book.known_runs import KnownPlan
 from flows.reports.missed_days import MISSED, missed_days
 from flows.runs.keys import RunId
 from flows.runs.stored_runs import StoredRuns

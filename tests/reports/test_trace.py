@@ -55,7 +55,7 @@ def statuses(
     renewals: Renewals | None = None,
 ) -> list[CardStatus]:
     tries = pl.DataFrame([*attempts], ATTEMPT)
-    book = Book("bank", 0, TODAY, tries, lambda: NOBODY, lambda: stages, UNDECIDED, NONE_KEPT)
+    book = Book("bank", 0, TODAY, tries, NOBODY, lambda: stages, UNDECIDED, NONE_KEPT)
     return card_statuses(book, "C1", seen, TODAY, renewals)
 
 

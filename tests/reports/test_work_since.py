@@ -9,18 +9,17 @@ import polars as pl
 
 from flows.adapters.local import LocalStore
 from flows.book.attempts import ATTEMPT
-from flows.book.head import forget_book, known_plans
-from flows.book.known_plans import KnownPlan
+from flows.book.known_runs import KnownPlan
+from flows.book.upkeep import forget_book, known_plans
 from flows.reports.link_work import nameless_work, not_replaced_work
 from flows.reports.unlinked_work import unlinked_work
 from flows.reports.work import Line
-from flows.runs.stored_runs import StoredRuns
 from tests.night import NOON, Bench
 from tests.reports.test_missed_days import plan
 
 COMMITTED = NOON - timedelta(hours=7)
 ANSWERED = NOON - timedelta(hours=2)
-NIGHT = plan(NOON.date()).model_copy(update={"committed_at": COMMITTED})
+NIGHT = plan(NOON.date())._replace(committed_at=COMMITTED)
 LACKING = pl.Schema(
     {
         "run": pl.String(),
@@ -82,12 +81,12 @@ def test_the_commit_of_a_run_is_known_from_its_history(tmp_path: Path) -> None:
     bench = Bench(LocalStore(tmp_path))
     bench.submit(bench.drop(3, "bank-20261118.csv"))
 
-    [known] = known_plans(StoredRuns(bench.store, "bank"))
+    [known] = known_plans(bench.context.adapters, bench.runs)
     [run] = bench.runs
     [committed] = [entry.key for entry in run.event_entries if "-committed-" in entry.key]
     bench.store.replace(committed, [b"spoilt"])
-    forget_book(bench.store, "bank")
-    [damaged] = known_plans(StoredRuns(bench.store, "bank"))
+    forget_book(bench.context.adapters, "bank")
+    [damaged] = known_plans(bench.context.adapters, bench.runs)
 
     assert (date(2026, 11, 18), NOON) == (known.as_of, known.since)
     assert datetime(2026, 11, 18, tzinfo=UTC) == damaged.since

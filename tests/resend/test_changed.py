@@ -25,7 +25,7 @@ from flows.submissions.submit import Submitted
 from schemas.portal import ADDRESS1, CUID, FIRST_NAME
 from schemas.reasons import CHANGED
 from tests.again import again
-from tests.book.test_kept import cancel
+from tests.book.test_upkeep import cancel
 from tests.builders import quick
 from tests.night import issuer, kept_folder
 from tests.partner_api.town import Population, town
@@ -78,7 +78,7 @@ def _moved(changed: str, *cuids: str) -> tuple[Path, str]:
 
 def stand(place: Population) -> dict[str, str]:
     """Return where each cardholder stands."""
-    cards = read_book(place.bench.store, "bank").cards(place.day)
+    cards = read_book(place.bench.context.adapters, "bank").cards(place.day)
     return dict(cards.filter("current").select("cuid", pl.col("standing").cast(str)).rows())
 
 
@@ -135,7 +135,7 @@ def test_six_changed_rows_of_a_delta_are_counted_listed_and_sent_by_one_command(
     assert replaced is not None
     assert (1, 6, 6) == (replaced.new, replaced.replaced, replaced.withdrawn)
     assert {"delivered"} == set(stand(place).values())
-    assert read_book(place.bench.store, "bank").active_twice(place.day).is_empty()
+    assert read_book(place.bench.context.adapters, "bank").active_twice(place.day).is_empty()
 
 
 @pytest.mark.slow
@@ -173,7 +173,7 @@ def test_a_change_in_a_cancelled_chunk_is_taken_back_by_an_extract_that_has_the_
 def test_the_changed_have_a_link_and_wait_for_the_operator(tmp_path: Path) -> None:
     place, _ = after_a_move(tmp_path, "a")
 
-    counted = balance(read_book(place.bench.store, "bank").cards(place.day))
+    counted = balance(read_book(place.bench.context.adapters, "bank").cards(place.day))
 
     assert (
         "8 of 8 cardholders have a link; of those with a link, 1 waits for you." == counted.sentence

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from flows.book.book import read_book
-from flows.book.head import known_plans
+from flows.book.upkeep import known_plans
 from flows.reports.worklist import unsent_corrections
 from flows.resend import corrections as run_corrections
 from flows.resend.corrections import (
@@ -80,7 +80,9 @@ def fill(
 
 def to_send(bench: Bench) -> list[str]:
     """Return the corrections on the worklist."""
-    plans = [plan for plan in known_plans(bench.runs) if plan.end == "committed"]
+    plans = [
+        plan for plan in known_plans(bench.context.adapters, bench.runs) if plan.end == "committed"
+    ]
     return [dict(work.fields)["name"] for work in unsent_corrections(bench.store, "bank", plans)]
 
 
@@ -326,7 +328,7 @@ def test_a_refused_card_that_has_ended_stays_as_the_partner_refused_it_though_it
 
 def book_line(place: Population, cuid: str) -> dict[str, Any]:
     """Return where a card stands, why, and who acts."""
-    cards = read_book(place.bench.store, "bank").cards(place.day)
+    cards = read_book(place.bench.context.adapters, "bank").cards(place.day)
     own = cards.filter(cuid=cuid)
     return own.select(pl.col("standing").cast(str), "reason", "who").row(0, named=True)
 

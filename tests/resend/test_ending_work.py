@@ -93,7 +93,7 @@ def test_a_card_that_expires_before_a_new_link_would_help_is_nobodys_work(tmp_pa
 
     renew(place.bench.context, 7)
     place.answer()
-    counted = balance(read_book(place.bench.store, "bank").cards(place.day))
+    counted = balance(read_book(place.bench.context.adapters, "bank").cards(place.day))
 
     assert {"links to renew": 1} == {kind: line.rows for kind, line in soon.items()}
     assert {} == work(place)
@@ -209,7 +209,7 @@ def refused_by_run(place: Population) -> tuple[dict[str, int], dict[str, int]]:
     of the worklist.
     """
     context = place.bench.context
-    book = read_book(context.adapters.store, "bank")
+    book = read_book(context.adapters, "bank")
     cards = book.cards(place.day)
     rows = refused_rows(context, book, cards)
     listed = link_work("bank", ending(context, book, cards, WITHIN), context.adapters.now())

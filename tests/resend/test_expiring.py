@@ -63,7 +63,7 @@ def ending(tries: list[Try], departed: pl.DataFrame = NOBODY, **more: str) -> pl
         for turn, (cuid, state, ends) in enumerate(tries, 1)
     ]
     tried = pl.DataFrame(attempts, ATTEMPT)
-    book = Book("bank", 0, TODAY, tried, lambda: departed, lambda: NO_STAGES, UNDECIDED, NONE_KEPT)
+    book = Book("bank", 0, TODAY, tried, departed, lambda: NO_STAGES, UNDECIDED, NONE_KEPT)
     return ending_links(book, book.cards(TODAY), *WINDOW)
 
 

@@ -67,7 +67,7 @@ def test_the_trace_of_a_changed_card_offers_to_keep_its_link_before_it_is_sent_a
 ) -> None:
     place, _ = after_a_move(tmp_path, "a")
 
-    (card,) = card_statuses(read_book(place.bench.store, "bank"), "a", (), place.day)
+    (card,) = card_statuses(read_book(place.bench.context.adapters, "bank"), "a", (), place.day)
 
     then = str(card.then)
     assert 'cardlink mend keep-link bank --cuid a --changed --reason "WHY"' in then
@@ -153,7 +153,7 @@ def test_a_change_that_the_partner_refused_is_listed_until_it_is_sent_or_the_lin
     place.answer(errors="ab")
 
     (line,) = work(place).values()
-    counted = balance(read_book(place.bench.store, "bank").cards(place.day))
+    counted = balance(read_book(place.bench.context.adapters, "bank").cards(place.day))
     resent = again(place.bench, run, REPLACING, "the partner takes it now")
     while_awaited = stand(place)
     place.answer(errors="b")
@@ -203,7 +203,7 @@ def test_a_refused_renewal_is_listed_while_the_link_stands_and_sent_again_counts
     (run,) = runs_to_resend(place.bench.context, REPLACING)
     resent = again(place.bench, run, REPLACING)
     place.answer()
-    book = read_book(place.bench.store, "bank")
+    book = read_book(place.bench.context.adapters, "bank")
 
     assert (1, renewed.manifest.run) == (line.rows, run)
     assert {"a"} == place.sent(resent)

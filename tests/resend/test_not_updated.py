@@ -74,7 +74,7 @@ def test_a_refused_row_of_a_card_with_a_link_is_a_line_until_a_later_extract_has
 ) -> None:
     run = delta(place, "a", "b", **BAD).manifest.run
     line = refused(place)
-    counted = balance(read_book(place.bench.store, "bank").cards(place.day))
+    counted = balance(read_book(place.bench.context.adapters, "bank").cards(place.day))
 
     good = delta(place, "a")
     one_left = refused(place)
@@ -99,8 +99,8 @@ def test_a_row_whose_card_number_cannot_be_read_is_a_line_until_a_row_of_theirs_
     place.people["a"] |= {PAN: "unreadable"}
     run = place.night().manifest.run
     line = refused(place)
-    (card,) = card_statuses(read_book(place.bench.store, "bank"), "a", (), place.day)
-    counted = balance(read_book(place.bench.store, "bank").cards(place.day))
+    (card,) = card_statuses(read_book(place.bench.context.adapters, "bank"), "a", (), place.day)
+    counted = balance(read_book(place.bench.context.adapters, "bank").cards(place.day))
     template = pl.concat(template_of_all_runs(place.bench.context))
 
     place.people["a"].pop(PAN)
@@ -208,7 +208,7 @@ def test_the_trace_says_why_the_newer_row_was_refused_and_what_can_be_done(
 ) -> None:
     delta(place, "a", **BAD)
 
-    (card,) = card_statuses(read_book(place.bench.store, "bank"), "a", (), place.day)
+    (card,) = card_statuses(read_book(place.bench.context.adapters, "bank"), "a", (), place.day)
 
     assert "we refused a newer row of it: address.city.missing" in card.stands
     assert 'cardlink mend keep-link bank --cuid a --refused --reason "WHY"' in str(card.then)

@@ -11,6 +11,7 @@ from typing import NoReturn
 
 import pytest
 
+from flows.database.connection import Database
 from flows.runs import claim
 from flows.runs.adapters import Adapters
 from flows.runs.chains import CONTESTS
@@ -40,7 +41,7 @@ PATIENT = 3000  # hundredths of a second for a thread on a busy machine
 
 
 def adapters_of(store: MemoryStore, now: Callable[[], datetime] = lambda: NOON) -> Adapters:
-    return Adapters(store, now, "night-1", lambda *_: None)
+    return Adapters(store, now, "night-1", lambda *_: None, Database("sqlite://"))
 
 
 def stored_claim(store: MemoryStore, number: int) -> claim._Claim:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.book.head import known_plans
+from flows.book.upkeep import known_plans
 from flows.operations.undecided_work import undecided
 from flows.reports.work import lines
 from flows.submissions.submit import Request, refuse_resend, settle
@@ -36,7 +36,7 @@ def listed(bench: Bench) -> list[tuple[str, str, str]]:
     """Return what the worklist has beside the committed runs: the kind, the run, what to type."""
     return [
         (line.kind.name, line.run, str(line.first))
-        for line in lines(undecided(bench.context, known_plans(bench.runs)))
+        for line in lines(undecided(bench.context, known_plans(bench.context.adapters, bench.runs)))
     ]
 
 

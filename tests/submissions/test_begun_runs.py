@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flows.book.head import known_plans
+from flows.book.upkeep import known_plans
 from flows.runs.adapters import NoReasonError
 from flows.runs.chains import add_next
 from flows.runs.claim import OLD, ClaimedError, Lease, end, holder_of
@@ -58,7 +58,10 @@ def committed(bench: MemoryBench, run: str) -> str:
 
 
 def left(bench: MemoryBench) -> list[tuple[str, str, datetime, str]]:
-    return [_facts(begun) for begun in begun_runs(bench.context, known_plans(bench.runs))]
+    return [
+        _facts(begun)
+        for begun in begun_runs(bench.context, known_plans(bench.context.adapters, bench.runs))
+    ]
 
 
 def _facts(begun: BegunRun) -> tuple[str, str, datetime, str]:
@@ -209,9 +212,10 @@ def test_nobody_has_decided_about_a_begun_run_unless_it_was_refused_or_dismissed
     record = Dismissal(at=NOON, by="a", reason="no", what="dismissed", key=other.key, size=1)
     bench.store.create(link(f"{dismissed(BANK)}{other.sha256}/", 1), canonical(record))
 
-    assert 4 == len(begun_runs(bench.context, known_plans(bench.runs)))
+    assert 4 == len(begun_runs(bench.context, known_plans(bench.context.adapters, bench.runs)))
     assert [name(2), name(4)] == [
-        begun.plan.run for begun in open_begun_runs(bench.context, known_plans(bench.runs))
+        begun.plan.run
+        for begun in open_begun_runs(bench.context, known_plans(bench.context.adapters, bench.runs))
     ]
 
 

@@ -246,7 +246,7 @@ def test_a_card_that_somebody_sent_twice_is_counted_and_marked_while_both_are_ac
     place.night()
 
     facts = reconcile_runs(place.bench.context)
-    (status,) = card_statuses(read_book(place.bench.store, "bank"), "a", (), place.day)
+    (status,) = card_statuses(read_book(place.bench.context.adapters, "bank"), "a", (), place.day)
 
     assert twice == facts["active_twice"]
     assert bool(twice) == ("active in 2 runs" in status.stands)

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import pytest
 
+from flows.book.book import read_book
 from flows.errors import CardlinkError
 from flows.runs.claim import OLD, ClaimedError, Lease
 from flows.runs.commits import OvertakenError
@@ -52,6 +53,11 @@ from tests.submissions.test_begun_runs import planned
 ROWS = Selection(kind="resubmit", of="x", rows=1, sha256="some rows", reason="wrong")
 NEXT = DAY + timedelta(days=1)
 EXTRACT = "bank-20261120.csv"
+# of which each night may name other people
+ANY_PORTFOLIO: dict[str, Any] = {
+    "full_portfolio": True,
+    "limits": {"max_leavers": 1.0, "max_newcomers": 1.0},
+}
 
 
 def content_of(rows: int) -> bytes:
@@ -113,7 +119,6 @@ def test_a_submit_has_four_stages_and_tells_its_progress(monkeypatch: pytest.Mon
         ("plan", run),
         ("check and seal", run | rows),
         ("commit", run),
-        ("book", {}),
     ] == stages.seen
     assert Progress(40, 1, 1.0) == told[-1]
     [chunk] = [data for key, (_, data) in bench.store.objects.items() if "/chunks/" in key]
@@ -358,17 +363,6 @@ def test_what_killed_writers_left_of_the_run_and_its_chain_is_looked_for() -> No
     assert [(keys_of(manifest.run).base, NOON - OLD), (chain, NOON - OLD)] == store.looks
 
 
-def test_the_book_has_a_whole_extract_with_the_next_run_and_selected_rows_at_once() -> None:
-    bench = memory_bench()
-    first = bench.submit(bench.drop(5)).manifest.run
-    before = keys_of(first).page in bench.store.objects
-    second = bench.submit(bench.drop(5, "bank-20261121.csv", seed=1)).manifest.run
-
-    pages = [keys_of(run).page in bench.store.objects for run in (first, second)]
-
-    assert (False, [True, False]) == (before, pages)
-
-
 # What is planned
 
 
@@ -377,8 +371,8 @@ def test_the_book_has_a_whole_extract_with_the_next_run_and_selected_rows_at_onc
     [
         ({}, True),
         ({"resend": {"seen_before": "send"}}, False),
-        ({"resend": {"seen_before": "send"}, "full_portfolio": True}, True),
-        ({"full_portfolio": True}, True),
+        ({"resend": {"seen_before": "send"}, **ANY_PORTFOLIO}, True),
+        (ANY_PORTFOLIO, True),
     ],
 )
 def test_a_job_has_what_was_known_when_its_rows_were_chosen(
@@ -518,23 +512,15 @@ def job_of(bench: MemoryBench, selection: Selection | None) -> Job:
     return Job(plan, Entry("x", 1, NOON, ""), RowScope(), (), Step("submit"), 0, bench.runs)
 
 
-@pytest.mark.parametrize("selection", [None, ROWS])
-def test_a_run_ends_no_run_of_its_own_and_only_a_whole_extract_waits_for_its_page_in_the_book(
-    monkeypatch: pytest.MonkeyPatch, selection: Selection | None
-) -> None:
+def test_a_run_ends_no_run_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = memory_bench()
-    job = job_of(bench, selection)
+    job = job_of(bench, None)
     committed: Any = submitting.Submitted(None, already=False)  # type: ignore[arg-type]  # not read
-    waits: list[str] = []
     monkeypatch.setattr(submitting, "_committed", lambda *_: committed)
-    monkeypatch.setattr(
-        submitting, "keep_up_to_date", lambda _, put_off, runs: waits.append(put_off)
-    )
 
     done = submitting.execute(bench.context, job, MemorySealer())
 
     assert committed == done
-    assert [job.plan.run if selection is None else ""] == waits
     assert not bench.stored(job.plan.run).is_ended
 
 
@@ -642,7 +628,7 @@ def test_where_no_portfolio_is_sent_a_run_of_any_date_has_sent_the_same() -> Non
 
 
 def test_of_a_portfolio_only_runs_of_the_same_date_have_sent_the_same() -> None:
-    bench, run = sent(full_portfolio=True)
+    bench, run = sent(**ANY_PORTFOLIO)
 
     refuse_resend(bench.context, Request(EXTRACT, NEXT, new_run="lost"))
     with pytest.raises(SentTwiceError) as refused:
@@ -664,9 +650,10 @@ def test_a_run_of_a_portfolio_for_a_date_that_was_given_counts_for_that_date() -
 # What is listed
 
 
-def test_a_submit_lists_the_runs_before_its_plan_and_after_it_and_an_ingest_twice() -> None:
+def test_a_submit_lists_the_runs_before_its_plan_and_after_it_and_an_ingest_once() -> None:
     bench = memory_bench()
-    bench.submit(bench.drop(5, "bank-20261119.csv", seed=5))  # the book is kept by now
+    bench.submit(bench.drop(5, "bank-20261119.csv", seed=5))
+    read_book(bench.context.adapters, BANK)
     listed: list[tuple[str, str]] = []
 
     def note(operation: str, key: str) -> None:
@@ -681,28 +668,23 @@ def test_a_submit_lists_the_runs_before_its_plan_and_after_it_and_an_ingest_twic
     listed.clear()
     watched.ingest()
 
-    assert (2, 2) == (by_submit, listed.count(("keys", f"{BANK}/runs/")))
+    assert (2, 1) == (by_submit, listed.count(("keys", f"{BANK}/runs/")))
 
 
-def test_what_others_left_and_the_book_are_looked_for_in_the_runs_that_were_listed(
+def test_what_others_left_is_looked_for_in_the_runs_that_were_listed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     bench = memory_bench()
     handed: list[StoredRuns] = []
 
-    def note(context: IssuerContext, *_: str, runs: StoredRuns) -> None:
-        handed.append(runs)
-
     def end_none(context: IssuerContext, runs: StoredRuns, own_run: str = "") -> tuple[str, ...]:
-        note(context, runs=runs)
+        handed.append(runs)
         return ()
 
     monkeypatch.setattr(submitting, "end_begun", end_none)
-    monkeypatch.setattr(submitting, "keep_up_to_date", note)
 
     submitting.settle(bench.context)
     bench.submit(bench.drop(5))
 
-    left, *submitted = handed
+    left, _ = handed
     assert (bench.store, "bank") == (left.store, left.issuer)
-    assert submitted[0] is submitted[1]

@@ -81,5 +81,5 @@ def test_a_card_that_is_named_and_then_deleted_has_left(tmp_path: Path) -> None:
     bench.drop_bytes(written([("A", {}), ("D", {})]), "bank-20261121.csv")
     bench.submit("bank-20261121.csv")
 
-    departed = read_book(bench.store, bench.issuer.issuer).departed
+    departed = read_book(bench.context.adapters, bench.issuer.issuer).departed
     assert [(GOOD[CUID], CARD[-4:], True)] == departed.select("holder", "last_4", "closed").rows()

@@ -72,7 +72,6 @@ def killed(job: dict[str, Any]) -> int:
     store = HarmedStore(Place(*job["place"]).open(), Writes(*job["harm"]))
     with (
         patch("flows.wiring.open_store", lambda *_: store),
-        patch("flows.commands.overview.open_store", lambda *_: store),
         served(Path(job["folder"])),
     ):
         run()

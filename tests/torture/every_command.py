@@ -252,7 +252,6 @@ class Scene:
         moment: Callable[[], datetime] = lambda: datetime.now(UTC) + writes.offset  # noqa: E731  a clock
         with (
             patch("flows.wiring.open_store", lambda *_: store),
-            patch("flows.commands.overview.open_store", lambda *_: store),
             patch("flows.wiring.now", moment),
             served(self.folder),
         ):

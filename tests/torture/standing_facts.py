@@ -45,7 +45,7 @@ def facts_of_store(folder: Path) -> Facts:
     store = context.adapters.store
     today = local_day(context.adapters.now(), context.issuer.time_zone)
     runs = [run for run in StoredRuns(store, "bank") if not _is_left(run.status.why)]
-    cards = read_book(store, "bank").cards(today).select(STANDING)
+    cards = read_book(context.adapters, "bank").cards(today).select(STANDING)
     return {
         "runs": sorted((str(run.keys.run.day), run.status[1:]) for run in runs),
         "outbox": sorted(

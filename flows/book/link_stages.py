@@ -1,0 +1,204 @@
+"""How far links came, in the database: deliveries, placements of each run, transaction reports.
+
+Brought up to date as the book is (`upkeep.py`). Of placements only the runs that were checked since
+are read again: each check marks its run before it begins and when it has ended
+(`flows/runs/placements.py`). Of a check that has not ended the next reader reads again.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import polars as pl
+from sqlalchemy import Connection, Table, delete, select, update
+
+from flows.book.deliveries import (
+    CHANGE,
+    Deliveries,
+    DeliveryNews,
+    KnownDelivery,
+    delivered_links,
+    delivery_news,
+)
+from flows.book.news import read_mark
+from flows.book.stages import FOLLOWED, REPORTED_END, Stages, followed_links, reported_ends
+from flows.book.upkeep import BookOfRuns, read_attempts, tables
+from flows.database.bulk import insert_frame, read_frame
+from flows.runs.adapters import Adapters
+from flows.runs.cards import ISSUE
+from flows.runs.delivered import DeliveryId
+from flows.runs.identity import digest
+from flows.runs.keys import placements
+from flows.runs.placements import check_marks, is_checked, read_placements
+from flows.runs.stored_run import StoredRun
+from flows.runs.stored_runs import StoredRuns
+from flows.runs.threads import concurrently
+from flows.runs.transactions import reported
+from schemas import database
+
+_PLACED = [
+    *("row", "opened", "opened_seen", "authenticated"),
+    *("running", "termination_type", "settled", "seen", "moved"),
+]
+
+
+class _Update(NamedTuple):
+    """What is to be written: `version` is that of the watermark it was worked out from.
+
+    `checked`: the mark of the last check of each run whose `followed` links were read; "" where it
+    has not ended. `reported`: a digest of the reports, and what they say; None where they are the
+    same.
+    """
+
+    version: int
+    deliveries: DeliveryNews
+    checked: Mapping[str, str]
+    followed: pl.DataFrame
+    reported: tuple[str, pl.DataFrame] | None
+
+
+class StagesOfLinks:
+    """What is known of an issuer's links beyond that they came; a Projection (`upkeep.py`)."""
+
+    def __init__(self, runs: StoredRuns) -> None:
+        self._store = runs.store
+        self._issuer = runs.issuer
+
+    def work_out(self, connection: Connection) -> _Update | None:
+        """Return what is to be written, None where nothing came since."""
+        mark = read_mark(connection, self._issuer)
+        known = read_known_deliveries(connection, self._issuer)
+        deliveries = delivery_news(self._store, self._issuer, known)
+        checked, followed = self._followed(connection)
+        reports = self._reports()
+        reported_now = None
+        if reports != mark.reported:
+            rows = reported(self._store, self._issuer, pl.lit(value=True))
+            reported_now = reports, reported_ends(rows)
+        if deliveries.is_empty and not checked and reported_now is None:
+            return None
+        return _Update(mark.version, deliveries, checked, followed, reported_now)
+
+    def write(self, connection: Connection, update: _Update) -> bool:
+        """Write it; False where somebody else has written since it was worked out."""
+        if read_mark(connection, self._issuer).version != update.version:
+            return False
+        self._write_deliveries(connection, update.deliveries)
+        for run, mark in update.checked.items():
+            self._delete(connection, database.PLACEMENT, run=run)
+            self._set_check(connection, run, mark)
+        self._insert(connection, database.PLACEMENT, update.followed)
+        values: dict[str, object] = {"version": update.version + 1}
+        if update.reported is not None:
+            values["reported"], ends = update.reported
+            self._delete(connection, database.REPORTED_END)
+            self._insert(connection, database.REPORTED_END, ends.with_row_index("place"))
+        self._set_mark(connection, values)
+        return True
+
+    def _followed(self, connection: Connection) -> tuple[dict[str, str], pl.DataFrame]:
+        """Return the runs whose links were checked since, and what the service says of them."""
+        table = database.RUN
+        query = select(table.c.run, table.c.turn, table.c.check_mark).where(
+            table.c.issuer == self._issuer, table.c.turn.is_not(None)
+        )
+        marks = check_marks(self._store, self._issuer)
+        turns = {
+            run: turn
+            for run, turn, mark in connection.execute(query)
+            if marks.get(run, mark) != mark
+        }
+        changed = sorted(turns)
+        attempts = [self._attempts(connection, turns[run]) for run in changed]
+        frames = concurrently(
+            lambda pair: self._links(*pair), list(zip(changed, attempts, strict=True))
+        )
+        checked = {
+            run: marks[run] if is_checked(self._store, self._issuer, run) else "" for run in changed
+        }
+        return checked, pl.concat([pl.DataFrame(schema=FOLLOWED), *frames])
+
+    def _attempts(self, connection: Connection, turn: int) -> pl.DataFrame:
+        return read_attempts(connection, self._issuer, ("run", "row", *ISSUE), turn)
+
+    def _links(self, run_id: str, attempts: pl.DataFrame) -> pl.DataFrame:
+        run = StoredRun.by_id(self._store, run_id)
+        known = [read_placements(run, part, _PLACED) for part in run.committed().ledger]
+        return followed_links(pl.concat(known), attempts)
+
+    def _reports(self) -> str:
+        """Return a digest of the transaction reports that are stored; "" where there are none."""
+        prefix = f"{placements(self._issuer)}reports/"
+        listed = [f"{entry.key} {entry.size} {entry.version}" for entry in self._store.keys(prefix)]
+        return digest("\n".join(listed).encode()) if listed else ""
+
+    def _write_deliveries(self, connection: Connection, news: DeliveryNews) -> None:
+        table = database.DELIVERY
+        for id_ in (*news.gone, *news.read):
+            of_it = {"receiver": id_.receiver, "delivery": id_.number}
+            self._delete(connection, database.DELIVERY_CHANGE, **of_it)
+            self._delete(connection, table, receiver=id_.receiver, number=id_.number)
+        for known, changes in news.read.values():
+            row = {"issuer": self._issuer, **known.model_dump()}
+            connection.execute(table.insert().values(row))
+            self._insert(connection, database.DELIVERY_CHANGE, changes.with_row_index("place"))
+
+    def _delete(self, connection: Connection, table: Table, **key: object) -> None:
+        is_of_key = [table.c[name] == value for name, value in key.items()]
+        connection.execute(delete(table).where(table.c.issuer == self._issuer, *is_of_key))
+
+    def _insert(self, connection: Connection, table: Table, rows: pl.DataFrame) -> None:
+        insert_frame(connection, table, rows.with_columns(issuer=pl.lit(self._issuer)))
+
+    def _set_check(self, connection: Connection, run: str, mark: str) -> None:
+        table = database.RUN
+        is_run = (table.c.issuer == self._issuer) & (table.c.run == run)
+        connection.execute(update(table).where(is_run).values(check_mark=mark))
+
+    def _set_mark(self, connection: Connection, values: Mapping[str, object]) -> None:
+        table = database.WATERMARK
+        connection.execute(update(table).where(table.c.issuer == self._issuer).values(**values))
+
+
+def read_known_deliveries(connection: Connection, issuer: str) -> dict[DeliveryId, KnownDelivery]:
+    """Return what is stored of each delivery."""
+    table = database.DELIVERY
+    columns = [table.c[name] for name in KnownDelivery.model_fields]
+    rows = connection.execute(select(*columns).where(table.c.issuer == issuer))
+    known = [KnownDelivery.model_validate(dict(row._mapping)) for row in rows]
+    return {each.id: each for each in known}
+
+
+def read_stages(connection: Connection, issuer: str) -> Stages:
+    """Return what is stored of links beyond that they came."""
+    changes = _read(connection, database.DELIVERY_CHANGE, issuer, CHANGE)
+    return Stages(
+        delivered=delivered_links(changes),
+        followed=_read(connection, database.PLACEMENT, issuer, FOLLOWED),
+        reported=_read(connection, database.REPORTED_END, issuer, REPORTED_END),
+        deliveries=Deliveries(read_known_deliveries(connection, issuer), changes),
+    )
+
+
+def _read(connection: Connection, table: Table, issuer: str, schema: pl.Schema) -> pl.DataFrame:
+    columns = [table.c[name] for name in schema]
+    query = select(*columns).where(table.c.issuer == issuer)
+    return read_frame(connection, query.order_by(*table.primary_key), schema)
+
+
+def known_deliveries(adapters: Adapters, issuer: str) -> Deliveries:
+    """Return all deliveries of links of an issuer."""
+    return stages_of(adapters, StoredRuns(adapters.store, issuer)).deliveries
+
+
+def stages_of(adapters: Adapters, runs: StoredRuns) -> Stages:
+    """Return what is known of an issuer's links beyond that they came."""
+    projections = BookOfRuns(runs), StagesOfLinks(runs)
+    with tables(adapters, runs.issuer, *projections) as connection:
+        return read_stages(connection, runs.issuer)
+
+
+def version_of(adapters: Adapters, issuer: str) -> int:
+    """Return how often what is derived of an issuer was written: another number, another book."""
+    runs = StoredRuns(adapters.store, issuer)
+    with tables(adapters, issuer, BookOfRuns(runs), StagesOfLinks(runs)) as connection:
+        return read_mark(connection, issuer).version

@@ -1,0 +1,654 @@
+"""The book in the database, brought up to date with what the store has.
+
+It is derived: who reads it first adds what came since, and a database that is lost costs time
+alone. Nothing else is decided by it.
+
+**What may have changed** since it was written: the runs that were registered since; those that the
+audit trail names since, as it does before anything of a run is changed; those that it named in the
+day before, since their change may have come later; and those registered and not committed yet. Of
+each of these the objects are listed, and where they are others than those that its attempts were
+read from, they are read again. Without an audit trail every run is looked at.
+
+**Who writes**: the store is read first, then what is new is written in one transaction, unless
+somebody else has written meanwhile; then it is worked out again. In a dry run the transaction is
+rolled back once it was read.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import date, datetime
+from typing import Any, NamedTuple, Protocol
+
+import polars as pl
+from sqlalchemy import Connection, Table, delete, insert, select, update
+
+from flows.book.attempts import (
+    ATTEMPT,
+    UNKNOWN_CONTENT,
+    attempts_about_to_be_sent,
+    attempts_of,
+    in_order,
+)
+from flows.book.departures import (
+    DEPARTED,
+    FOLLOWED,
+    WholeExtract,
+    departures,
+    later_namings,
+    namings,
+    order,
+    whole_extract,
+)
+from flows.book.known_runs import (
+    LEDGER_ROWS,
+    ClosedRun,
+    End,
+    KnownPlan,
+    KnownRuns,
+    closed_among,
+    ledger_rows,
+    read_plans,
+)
+from flows.book.news import Mark, News, is_believed, news_since, read_mark
+from flows.book.opening import opening_balance
+from flows.database.bulk import insert_frame, read_frame
+from flows.runs.adapters import Adapters
+from flows.runs.commits import registered_runs
+from flows.runs.identity import digest
+from flows.runs.keys import keys_of
+from flows.runs.overlay import Overlay
+from flows.runs.store import Store
+from flows.runs.stored_run import StoredRun
+from flows.runs.stored_runs import StoredRuns
+from flows.runs.threads import concurrently
+from schemas import database
+from schemas.manifest import Manifest
+from schemas.records import Abandoned
+
+TOGETHER = 16  # runs whose figures are judged together
+# what of a run its attempts are read from, apart from its ledger
+_SOURCES = ("manifest.json", "report/rows/", "events/", "closed/", "single/")
+
+
+class RunRow(NamedTuple):
+    """A row of the table `run`."""
+
+    run: str
+    source_key: str | None = None
+    source_version: str | None = None
+    source_size: int | None = None
+    source_sha256: str | None = None
+    as_of: date | None = None
+    is_whole: bool | None = None
+    end: End | None = None
+    committed_at: datetime | None = None
+    turn: int | None = None
+    content: int | None = None
+    objects: str | None = None
+    is_committed: bool = False
+    has_twins: bool = False
+    is_renewal: bool = False
+    extract_day: date | None = None
+    is_full: bool = False
+    closes: bool = False
+    excludes: bool = False
+    has_departures: bool = False
+    judged: str | None = None
+    figures: Mapping[str, Any] | None = None
+
+    @property
+    def plan(self) -> KnownPlan | None:
+        """Its plan; None where it has not ended as far as is known."""
+        if not self.end:
+            return None
+        return KnownPlan(
+            run=self.run,
+            key=self.source_key or "",
+            version=self.source_version or "",
+            size=self.source_size or 0,
+            sha256=self.source_sha256 or "",
+            as_of=self.as_of or date.min,
+            is_whole=bool(self.is_whole),
+            end=self.end,
+            committed_at=self.committed_at,
+        )
+
+    @property
+    def extract(self) -> WholeExtract | None:
+        """Its committed whole extract; None for a selection, and before the commit."""
+        if self.extract_day is None or self.turn is None:
+            return None
+        return WholeExtract(
+            day=self.extract_day,
+            turn=self.turn,
+            full=self.is_full,
+            closes=self.closes,
+            excludes=self.excludes,
+        )
+
+    @property
+    def is_unjudged(self) -> bool:
+        """Whether it is committed, and nobody has looked whether something about it is open."""
+        return self.end == "committed" and self.judged is None
+
+    @property
+    def closed(self) -> ClosedRun | None:
+        """Its figures, where nothing about it is open."""
+        return ClosedRun.model_validate(self.figures) if self.figures is not None else None
+
+    def with_plan(self, plan: KnownPlan) -> "RunRow":
+        """Return it with the plan of a run that has ended."""
+        return self._replace(
+            source_key=plan.key,
+            source_version=plan.version,
+            source_size=plan.size,
+            source_sha256=plan.sha256,
+            as_of=plan.as_of,
+            is_whole=plan.is_whole,
+            end=plan.end or None,
+            committed_at=plan.committed_at,
+        )
+
+    def with_extract(self, extract: WholeExtract | None) -> "RunRow":
+        """Return it with the extract that it is of."""
+        if extract is None:
+            return self._replace(extract_day=None)
+        return self._replace(
+            extract_day=extract.day,
+            is_full=extract.full,
+            closes=extract.closes,
+            excludes=extract.excludes,
+        )
+
+    @property
+    def without_attempts(self) -> "RunRow":
+        """It without its attempts, which are gone: its ledger was purged, or it was abandoned."""
+        return self._replace(turn=None, content=None, objects=None, extract_day=None)
+
+
+class Update(NamedTuple):
+    """What is to be written: `version` is that of the mark it was worked out from.
+
+    `is_anew`: everything that is stored of the issuer goes. `attempts`: by turn.
+    `without_attempts`: runs that have none any more, with their turns. `rows_of`: by run
+    (LEDGER_ROWS).
+    """
+
+    version: int
+    is_anew: bool
+    mark: Mark
+    runs: Mapping[str, RunRow]
+    attempts: Mapping[int, pl.DataFrame]
+    without_attempts: frozenset[tuple[str, int]]
+    departed: pl.DataFrame | None
+    rows_of: Mapping[str, pl.DataFrame]
+
+    @property
+    def changes_rows(self) -> bool:
+        """Whether something is written beside the mark."""
+        return self.departed is not None or any((self.runs, self.attempts, self.without_attempts))
+
+
+class Projection(Protocol):
+    """What of the database follows from the store."""
+
+    def work_out(self, connection: Connection) -> Any:
+        """Return what is to be written, None where nothing came since."""
+
+    def write(self, connection: Connection, update: Any) -> bool:
+        """Write it; False where somebody else has written since it was worked out."""
+
+
+@contextmanager
+def tables(adapters: Adapters, issuer: str, *projections: Projection) -> Iterator[Connection]:
+    """Yield a view of the database in which these are as everything that is recorded says."""
+    where = adapters.database
+    if isinstance(adapters.store, Overlay):
+        with where.rehearsal(issuer) as connection:
+            for projection in projections:
+                news = projection.work_out(connection)
+                if news is not None:
+                    projection.write(connection, news)
+            yield connection
+        return
+    for projection in projections:
+        _bring_up_to_date(adapters, issuer, projection)
+    with where.snapshot() as connection:
+        yield connection
+
+
+def _bring_up_to_date(adapters: Adapters, issuer: str, projection: Projection) -> None:
+    is_written = False
+    while not is_written:
+        with adapters.database.snapshot() as connection:
+            news = projection.work_out(connection)
+        if news is None:
+            return
+
+        def write(connection: Connection, news: Any = news) -> bool:
+            return projection.write(connection, news)
+
+        is_written = adapters.database.act(issuer, write)
+
+
+class BookOfRuns:
+    """The attempts of an issuer's runs, who left, and the figures of closed runs; a Projection."""
+
+    def __init__(self, runs: StoredRuns) -> None:
+        self._runs = runs
+
+    def work_out(self, connection: Connection) -> Update | None:
+        """Return what is to be written, None where nothing came since."""
+        return _News(self._runs, connection).update()
+
+    def write(self, connection: Connection, update: Update) -> bool:
+        """Write it; False where somebody else has written since it was worked out."""
+        issuer = self._runs.issuer
+        if read_mark(connection, issuer).version != update.version:
+            return False
+        if update.is_anew:
+            _forget(connection, issuer)
+        _replace_row(connection, database.WATERMARK, update.mark.row(issuer))
+        for row in update.runs.values():
+            _replace_row(connection, database.RUN, {"issuer": issuer, **row._asdict()})
+        for run, turn in update.without_attempts:
+            _delete(connection, database.ATTEMPT, issuer, turn=turn)
+            for table in (database.LEDGER_ROW, database.PLACEMENT):
+                _delete(connection, table, issuer, run=run)
+        for turn, attempts in update.attempts.items():
+            _delete(connection, database.ATTEMPT, issuer, turn=turn)
+            _insert(connection, database.ATTEMPT, issuer, attempts.with_row_index("place"))
+        for run, rows in update.rows_of.items():
+            _delete(connection, database.LEDGER_ROW, issuer, run=run)
+            _insert(connection, database.LEDGER_ROW, issuer, rows)
+        if update.departed is not None:
+            _delete(connection, database.DEPARTURE, issuer)
+            _insert(connection, database.DEPARTURE, issuer, update.departed)
+        return True
+
+
+def forget_book(adapters: Adapters, issuer: str) -> None:
+    """Remove everything that is derived of an issuer: the next reader works it out anew."""
+    adapters.database.act(issuer, lambda connection: _forget(connection, issuer))
+
+
+def judge_again(adapters: Adapters, issuer: str, runs: Collection[str]) -> None:
+    """Note that the reports of these runs were written anew, though nothing came to them."""
+    is_of_them = (database.RUN.c.issuer == issuer) & database.RUN.c.run.in_(list(runs))
+    unjudged = update(database.RUN).where(is_of_them).values(judged=None, figures=None)
+    if runs and not isinstance(adapters.store, Overlay):
+        adapters.database.act(issuer, lambda connection: connection.execute(unjudged).close())
+
+
+def _forget(connection: Connection, issuer: str) -> None:
+    for table in database.DERIVED:
+        _delete(connection, table, issuer)
+
+
+def _replace_row(connection: Connection, table: Table, row: Mapping[str, Any]) -> None:
+    key = [column == row[column.name] for column in table.primary_key]
+    changed = connection.execute(update(table).where(*key).values(row))
+    if not changed.rowcount:
+        connection.execute(insert(table).values(row))
+
+
+def _delete(connection: Connection, table: Table, issuer: str, **key: object) -> None:
+    is_of_key = [table.c[name] == value for name, value in key.items()]
+    connection.execute(delete(table).where(table.c.issuer == issuer, *is_of_key))
+
+
+def _insert(connection: Connection, table: Table, issuer: str, rows: pl.DataFrame) -> None:
+    insert_frame(connection, table, rows.with_columns(issuer=pl.lit(issuer)))
+
+
+class _News:
+    """What came to an issuer's runs since the database was written, read from the store."""
+
+    def __init__(self, runs: StoredRuns, connection: Connection) -> None:
+        self._stored = runs
+        self._store: Store = runs.store
+        self._issuer = runs.issuer
+        self._connection = connection
+        self._before = read_mark(connection, runs.issuer)
+        self._is_anew = not is_believed(self._before, runs.store, runs.issuer)
+        self._mark = Mark() if self._is_anew else self._before
+        self._known = {} if self._is_anew else read_runs(connection, runs.issuer)
+        self._rows = dict(self._known)
+        self._attempts: dict[int, pl.DataFrame] = {}
+        self._without_attempts: set[tuple[str, int]] = set()
+        self._purged = runs.without_ledger
+
+    def update(self) -> Update | None:
+        """Return what is to be written, None where nothing came."""
+        for run in self._purged.intersection(self._pages):
+            self._lose_attempts(run)
+        news = news_since(self._store, self._issuer, self._mark, self._pending)
+        self._read_attempts(news)
+        mark = self._new_mark(news)
+        has_news = self._is_anew or mark != self._mark
+        if has_news or self._changed:
+            self._read_plans()
+        departed = self._departed()
+        rows_of = self._judge(news)
+        update = Update(
+            self._before.version,
+            self._is_anew,
+            mark._replace(version=self._before.version + 1),
+            self._changed,
+            self._attempts,
+            frozenset(self._without_attempts),
+            departed,
+            rows_of,
+        )
+        return update if has_news or update.changes_rows else None
+
+    @property
+    def _changed(self) -> dict[str, RunRow]:
+        """The rows of runs that are others than those that are stored."""
+        return {run: row for run, row in self._rows.items() if self._known.get(run) != row}
+
+    @property
+    def _pending(self) -> set[str]:
+        """The runs that were registered and have no manifest yet."""
+        return {run for run, row in self._pages.items() if not row.is_committed}
+
+    @property
+    def _pages(self) -> dict[str, RunRow]:
+        """The runs whose attempts count."""
+        return {run: row for run, row in self._rows.items() if row.turn is not None}
+
+    def _new_mark(self, news: News) -> Mark:
+        manifests = news.registered.values()
+        days = [manifest.as_of for manifest in manifests if manifest.selection is None]
+        return self._mark._replace(
+            registered=max(news.registered, default=self._mark.registered),
+            newest=max(days, default=self._mark.newest),
+            trail=news.trail,
+            seal=news.seal,
+            recent=dict(news.recent),
+            removed=opening_balance(self._store, self._issuer, self._purged, self._mark.removed),
+        )
+
+    def _lose_attempts(self, run: str) -> None:
+        row = self._rows[run]
+        if row.turn is not None:
+            self._without_attempts.add((run, row.turn))
+        self._rows[run] = row.without_attempts
+
+    # Attempts
+
+    def _read_attempts(self, news: News) -> None:
+        """Read the attempts of the runs whose objects are others than those they were read from."""
+        pages = self._pages
+        turns = {run: row.turn for run, row in pages.items() if row.turn is not None}
+        turns |= {manifest.run: number for number, manifest in news.registered.items()}
+        candidates = news.runs | (turns.keys() - pages.keys())
+        if not news.trail:
+            candidates |= pages.keys()
+        looked_at = sorted(candidates & (turns.keys() - self._purged))
+        listed = dict(zip(looked_at, concurrently(self._objects, looked_at), strict=True))
+        stale = [run for run in looked_at if not self._fits(run, listed[run])]
+        manifests = {manifest.run: manifest for manifest in news.registered.values()}
+        for run in sorted(stale, key=lambda run: turns[run]):
+            self._read_run(run, turns[run], listed[run], manifests.get(run))
+
+    def _fits(self, run: str, objects: str) -> bool:
+        """Return whether the attempts of a run were read from these objects."""
+        row = self._rows.get(run)
+        return row is not None and row.turn is not None and row.objects == objects
+
+    def _objects(self, run: str) -> str:
+        """Return a digest of the stored objects that the attempts of a run are read from."""
+        base = keys_of(run).base
+        listed = [
+            f"{entry.key} {entry.size} {entry.version}"
+            for entry in self._store.keys(base)
+            if entry.key.removeprefix(base).startswith(_SOURCES)
+        ]
+        return digest("\n".join(listed).encode())
+
+    def _read_run(self, run: str, turn: int, objects: str, registered: Manifest | None) -> None:
+        """Read the attempts of a run from its ledger; it has none where it was abandoned."""
+        stored = StoredRun.by_id(self._store, run)
+        if isinstance(stored.end, Abandoned):
+            if run in self._rows:
+                self._lose_attempts(run)
+            return
+        manifest = stored.manifest or registered or self._registered(turn)
+        content = self._content(manifest, turn)
+        if stored.manifest is None:
+            attempts = attempts_about_to_be_sent(stored, manifest, turn, content)
+        else:
+            attempts = attempts_of(stored, turn, content)
+        attempts = self._as_repeated(attempts, manifest)
+        row = self._rows.get(run, RunRow(run))._replace(
+            turn=turn,
+            content=content,
+            objects=objects,
+            is_committed=stored.manifest is not None,
+            has_twins=bool((attempts["twin"] > 0).any()),
+            is_renewal=bool(attempts["renewal"].any()),
+        )
+        self._attempts[turn] = attempts
+        self._rows[run] = row.with_extract(whole_extract(stored, turn))
+
+    def _registered(self, turn: int) -> Manifest:
+        """Return what the commit chain has at a number."""
+        return next(registered_runs(self._store, self._issuer, turn - 1))
+
+    def _content(self, manifest: Manifest, turn: int) -> int:
+        """Return the number of the commit of the extract that a run's rows are of."""
+        if manifest.selection is None:
+            return turn
+        repeated = self._pages.get(manifest.selection.of)
+        if repeated is None or repeated.content is None:
+            return UNKNOWN_CONTENT
+        return repeated.content
+
+    def _as_repeated(self, attempts: pl.DataFrame, manifest: Manifest) -> pl.DataFrame:
+        """Give the attempts of a selection what they share with those that they repeat.
+
+        That is the numbers of cards that look the same, and whether they replace living links.
+        """
+        if manifest.selection is None:
+            return attempts
+        repeated = self._pages.get(manifest.selection.of)
+        if repeated is None:
+            return attempts
+        if repeated.has_twins and repeated.turn is not None:
+            attempts = with_twins_of(attempts, self._attempts_of(repeated.turn))
+        if repeated.is_renewal:
+            attempts = attempts.with_columns(renewal=pl.lit(value=True))
+        return attempts
+
+    def _attempts_of(self, turn: int) -> pl.DataFrame:
+        """Return the attempts of a run: as they were just read, or as they are stored."""
+        if turn in self._attempts:
+            return self._attempts[turn]
+        return read_attempts(self._connection, self._issuer, ATTEMPT.names(), turn)
+
+    # Departures
+
+    def _departed(self) -> pl.DataFrame | None:
+        """Return who has left, where an extract came or went; None where that is as it was."""
+        extracts = {run: row.extract for run, row in self._rows.items() if row.extract is not None}
+        later = {run: each for run, each in extracts.items() if not self._rows[run].has_departures}
+        had_left = any(row.has_departures for row in self._known.values())
+        can_leave = any(extract.decides for extract in extracts.values())
+        if not (later if had_left else can_leave):
+            return None
+        departed = self._departed_by(extracts, later)
+        for run in extracts:
+            self._rows[run] = self._rows[run]._replace(has_departures=True)
+        return departed
+
+    def _departed_by(
+        self, extracts: Mapping[str, WholeExtract], later: Mapping[str, WholeExtract]
+    ) -> pl.DataFrame:
+        """Return the cards that have left: as it is stored, by what came later; else by all.
+
+        What was decided by extracts that retention has removed since stays as it was.
+        """
+        attempts = self._all_attempts(FOLLOWED)
+        before = [order(extract) for run, extract in extracts.items() if run not in later]
+        last = max(before, default=None)
+        if last is None or any(order(extract) <= last for extract in later.values()):
+            return departures(attempts, namings(self._store, extracts))
+        stored = read_departed(self._connection, self._issuer)
+        return departures(attempts, later_namings(self._store, later), stored)
+
+    def _all_attempts(self, columns: Sequence[str]) -> pl.DataFrame:
+        """Return all attempts as they will be written, in order."""
+        gone = self._attempts.keys() | {turn for _, turn in self._without_attempts}
+        frames = [frame.select(columns) for frame in self._attempts.values()]
+        if not self._is_anew:
+            stored = read_attempts(self._connection, self._issuer, columns)
+            frames.insert(0, stored.filter(~pl.col("turn").is_in(list(gone))))
+        return in_order(frames)
+
+    # Plans and figures
+
+    def _read_plans(self) -> None:
+        """Note the plans of the runs that have ended since."""
+        known = {run: row.plan for run, row in self._known.items() if row.plan is not None}
+        plans = read_plans(self._stored, {run: plan for run, plan in known.items() if plan})
+        for run, plan in plans.items():
+            if plan.end:
+                self._rows[run] = self._rows.get(run, RunRow(run)).with_plan(plan)
+
+    def _judge(self, news: News) -> dict[str, pl.DataFrame]:
+        """Note the figures of the runs that were closed since; return the rows of small ones."""
+        changed = news.runs if news.trail else self._pages.keys()
+        for run, row in self._rows.items():
+            self._rows[run] = _as_judged(row, self._stored, changed)
+        busy = news.recent.keys() | self._pending if news.trail else changed
+        to_judge = [run for run, row in self._rows.items() if row.is_unjudged and run not in busy]
+        if len(to_judge) < TOGETHER or isinstance(self._store, Overlay):
+            return {}
+        return self._with_figures(to_judge)
+
+    def _with_figures(self, to_judge: Sequence[str]) -> dict[str, pl.DataFrame]:
+        """Note the figures of those that are closed; return the rows of small ones."""
+        closed = closed_among(self._stored, to_judge)
+        for run in to_judge:
+            figures = closed[run].model_dump(mode="json") if run in closed else None
+            self._rows[run] = self._rows[run]._replace(judged=self._form(run), figures=figures)
+        with_rows = [run for run, figures in closed.items() if figures.has_rows]
+        rows = concurrently(lambda run: ledger_rows(self._stored_run(run)), with_rows)
+        return dict(zip(with_rows, rows, strict=True))
+
+    def _stored_run(self, run: str) -> StoredRun:
+        return StoredRun.by_id(self._store, run)
+
+    def _form(self, run: str) -> str:
+        return "purged" if run in self._purged else "whole"
+
+
+def with_twins_of(attempts: pl.DataFrame, repeated: pl.DataFrame) -> pl.DataFrame:
+    """Give each attempt the number that the row it repeats has among cards that look the same."""
+    rows = repeated.select(origin="row", of_origin="twin").unique("origin", keep="last")
+    joined = attempts.join(rows, on="origin", how="left", maintain_order="left")
+    return joined.with_columns(twin=pl.coalesce("of_origin", "twin")).select(*ATTEMPT)
+
+
+# What is read
+# --------------------------------------------------------------------------------------------------
+
+
+def read_runs(connection: Connection, issuer: str) -> dict[str, RunRow]:
+    """Return what is known of each run, by run."""
+    columns = [database.RUN.c[name] for name in RunRow._fields]
+    rows = connection.execute(select(*columns).where(database.RUN.c.issuer == issuer))
+    return {row.run: RunRow(*row) for row in rows}
+
+
+def read_attempts(
+    connection: Connection, issuer: str, columns: Sequence[str], turn: int | None = None
+) -> pl.DataFrame:
+    """Return these columns of all attempts, or of those of one run, in the order of the commits."""
+    table = database.ATTEMPT
+    query = select(*(table.c[name] for name in columns)).where(table.c.issuer == issuer)
+    if turn is not None:
+        query = query.where(table.c.turn == turn)
+    schema = pl.Schema({name: ATTEMPT[name] for name in columns})
+    return read_frame(connection, query.order_by(table.c.turn, table.c.place), schema)
+
+
+def read_departed(connection: Connection, issuer: str) -> pl.DataFrame:
+    """Return the cards that have left or are left out (DEPARTED)."""
+    table = database.DEPARTURE
+    query = select(*(table.c[name] for name in DEPARTED)).where(table.c.issuer == issuer)
+    return read_frame(connection, query.order_by(table.c.holder, table.c.last_4), DEPARTED)
+
+
+def stored_runs(adapters: Adapters, runs: StoredRuns) -> dict[str, RunRow]:
+    """Return what the database has of each run, by run."""
+    with tables(adapters, runs.issuer, BookOfRuns(runs)) as connection:
+        return read_runs(connection, runs.issuer)
+
+
+def known_runs(adapters: Adapters, runs: StoredRuns) -> KnownRuns:
+    """Return what is known of an issuer's runs, also where the book cannot be read.
+
+    The plans of the runs that have not ended are read, and so are those that the database lacks.
+    """
+    store = runs.store
+    with adapters.database.snapshot() as connection:
+        mark = read_mark(connection, runs.issuer)
+        rows = read_runs(connection, runs.issuer)
+    if not is_believed(mark, store, runs.issuer):
+        return known_runs_of(adapters, runs, {})
+    pending = [run for run, row in rows.items() if row.turn is not None and not row.is_committed]
+    news = news_since(store, runs.issuer, mark, pending)
+    changed = news.runs if news.trail else rows.keys()
+    as_judged = {run: _as_judged(row, runs, changed) for run, row in rows.items()}
+    return known_runs_of(adapters, runs, as_judged)
+
+
+def _as_judged(row: RunRow, runs: StoredRuns, changed: Collection[str]) -> RunRow:
+    """Return a row without its figures where its run may be another than when it was judged."""
+    form = "purged" if row.run in runs.without_ledger else "whole"
+    if row.judged == form and row.run not in changed:
+        return row
+    return row._replace(judged=None, figures=None)
+
+
+def known_runs_of(adapters: Adapters, runs: StoredRuns, rows: Mapping[str, RunRow]) -> KnownRuns:
+    """Return what is known of an issuer's runs, of which these rows are stored."""
+    plans = {run: row.plan for run, row in rows.items()}
+    ended = {run: plan for run, plan in plans.items() if plan is not None}
+    closed = {run: row.closed for run, row in rows.items()}
+    return KnownRuns(
+        read_plans(runs, ended),
+        {run: figures for run, figures in closed.items() if figures is not None},
+        lambda cuid: _runs_with(adapters, runs.issuer, cuid),
+        lambda: _links(adapters, runs.issuer),
+    )
+
+
+def known_plans(adapters: Adapters, runs: StoredRuns) -> list[KnownPlan]:
+    """Return what is known of the plan of each run that has one, by business date."""
+    return list(known_runs(adapters, runs).plans.values())
+
+
+def closed_runs(adapters: Adapters, runs: StoredRuns) -> Collection[str]:
+    """Return the ids of the runs about which nothing is open, as far as that is known."""
+    return known_runs(adapters, runs).closed.keys()
+
+
+def _runs_with(adapters: Adapters, issuer: str, cuid: str) -> set[str]:
+    """Return the closed runs that have a row with a cuid, of those whose rows are kept."""
+    table = database.LEDGER_ROW
+    query = select(table.c.run).distinct().where(table.c.issuer == issuer, table.c.cuid == cuid)
+    with adapters.database.snapshot() as connection:
+        return set(connection.execute(query).scalars())
+
+
+def _links(adapters: Adapters, issuer: str) -> pl.DataFrame:
+    """Return the links of the closed runs whose rows are kept (LEDGER_ROWS)."""
+    table = database.LEDGER_ROW
+    query = select(*(table.c[name] for name in LEDGER_ROWS)).where(
+        table.c.issuer == issuer, table.c.link.is_not(None)
+    )
+    with adapters.database.snapshot() as connection:
+        return read_frame(connection, query.order_by(table.c.run, table.c.row), LEDGER_ROWS)

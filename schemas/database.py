@@ -1,0 +1,293 @@
+"""The tables of the database: what is known of an issuer's runs, cards and links.
+
+Every table leads with the issuer. Texts compare by their bytes. Times are UTC, days the issuer's
+own. No table has a card number, a CVV, or a hash of either.
+
+All of it is derived from what the store has, so far: a database that is lost is made anew by the
+next command.
+"""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Date,
+    DateTime,
+    Dialect,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    MetaData,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+    TypeDecorator,
+)
+from sqlalchemy.types import TypeEngine
+
+METADATA = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(referred_table_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+
+# compared byte by byte everywhere, as SQLite and polars compare
+TEXT = Text().with_variant(Text(collation="C"), "postgresql")
+
+
+class Moment(TypeDecorator[datetime]):
+    """A time in UTC: what is given must have a zone, and what is read has UTC."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Return the same time in UTC, as every database is given it."""
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError("a time without a zone")
+        return value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        """Return the time with its zone, which SQLite does not keep."""
+        if value is None:
+            return None
+        return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
+
+
+def _column(
+    name: str, kind: TypeEngine[Any], comment: str, *, null: bool = False
+) -> Column[object]:
+    """Return a column with what it means; texts compare by their bytes in every database."""
+    return Column(name, kind, nullable=null, comment=comment)
+
+
+def _issuer() -> Column[object]:
+    return _column("issuer", TEXT, "the issuer, as its TOML file is named")
+
+
+def _look() -> list[Column[object]]:
+    """Return the columns of how a card looks to people: nothing of its number but four digits."""
+    return [
+        _column("cuid", TEXT, "the cardholder reference, as it was sent", null=True),
+        _column("last_4", TEXT, "the last four digits of the card", null=True),
+        _column("expiration", TEXT, "when the card expires, YYMM", null=True),
+    ]
+
+
+ISSUER = Table(
+    "issuer",
+    METADATA,
+    _issuer(),
+    PrimaryKeyConstraint("issuer"),
+    comment="An issuer: whoever changes something of it locks its row.",
+)
+
+WATERMARK = Table(
+    "watermark",
+    METADATA,
+    _issuer(),
+    _column("version", Integer(), "raised by every write of what is derived of this issuer"),
+    _column("code", TEXT, "the code that derived it; another code derives it anew"),
+    _column("registered", Integer(), "number of the last run read in the chain of commits"),
+    _column("newest", Date(), "business date of the latest whole extract"),
+    _column("trail", Integer(), "number of the last entry read in the audit trail"),
+    _column("seal", TEXT, "seal of that entry: another store has another"),
+    _column("recent", JSON(), "when the trail named runs, in its last day: a time by run"),
+    _column("removed", JSON(), "whom retention removed: counts by state"),
+    _column("reported", TEXT, "digest of the transaction reports that were read"),
+    PrimaryKeyConstraint("issuer"),
+    ForeignKeyConstraint(["issuer"], ["issuer.issuer"]),
+    CheckConstraint("registered >= 0 AND trail >= 0", name="counts"),
+    comment="How far an issuer's store was read for what is derived of it.",
+)
+
+RUN = Table(
+    "run",
+    METADATA,
+    _issuer(),
+    _column("run", TEXT, "its id: issuer, business date, start of the extract's SHA-256"),
+    _column("source_key", TEXT, "the extract: its key in the store", null=True),
+    _column("source_version", TEXT, "the extract: which write of it", null=True),
+    _column("source_size", BigInteger(), "the extract: bytes", null=True),
+    _column("source_sha256", TEXT, "the extract: SHA-256 of its bytes", null=True),
+    _column("as_of", Date(), "business date", null=True),
+    _column("is_whole", Boolean(), "of the whole extract, not of a selection of it", null=True),
+    _column("end", TEXT, "committed or abandoned; null before", null=True),
+    _column("committed_at", Moment(), "when it was committed", null=True),
+    _column("turn", Integer(), "number of its commit; null: no attempts", null=True),
+    _column("content", Integer(), "turn of the extract of its rows; -1: unknown", null=True),
+    _column("objects", TEXT, "digest of the objects its attempts were read from", null=True),
+    _column("is_committed", Boolean(), "its manifest is there; else it is about to be"),
+    _column("has_twins", Boolean(), "it has cards that look the same"),
+    _column("is_renewal", Boolean(), "its links replace others that end"),
+    _column("extract_day", Date(), "business date of a committed whole extract", null=True),
+    _column("is_full", Boolean(), "the extract is a full portfolio: who is not in it left"),
+    _column("closes", Boolean(), "some of its rows are marked as deleted"),
+    _column("excludes", Boolean(), "[status] leaves some of its rows out"),
+    _column("has_departures", Boolean(), "who left by its extract is in the departures"),
+    _column("judged", TEXT, "whole or purged, as it was judged; null: not yet", null=True),
+    _column("figures", JSON(), "its figures, once nothing about it is open", null=True),
+    _column("check_mark", TEXT, "the check of its links that placements were read of", null=True),
+    PrimaryKeyConstraint("issuer", "run"),
+    ForeignKeyConstraint(["issuer"], ["issuer.issuer"]),
+    CheckConstraint("\"end\" IN ('committed', 'abandoned')", name="end"),
+    CheckConstraint("judged IN ('whole', 'purged')", name="judged"),
+    Index(None, "issuer", "turn", unique=True),
+    Index(None, "issuer", "source_key"),
+    comment="A run: one extract's way, from its plan to its commit and its figures.",
+)
+
+ATTEMPT = Table(
+    "attempt",
+    METADATA,
+    _issuer(),
+    _column("turn", Integer(), "number of the run's commit"),
+    _column("place", Integer(), "its place among the run's attempts: what was sent comes last"),
+    _column("content", Integer(), "turn of the extract whose row it is; -1: unknown"),
+    _column("run", TEXT, "the run"),
+    _column("as_of", Date(), "business date of the run"),
+    _column("row", BigInteger(), "the row of the extract or template", null=True),
+    _column("chunk", BigInteger(), "the number of its chunk", null=True),
+    _column("origin", BigInteger(), "the row that it repeats, perhaps corrected", null=True),
+    _column("renewal", Boolean(), "sent because a link was about to end"),
+    *_look(),
+    _column("holder", TEXT, "what its cardholder is known by; null: the row names none", null=True),
+    _column("twin", Integer(), "its number among cards that look the same"),
+    _column("name_check", BigInteger(), "CRC-32 of the name", null=True),
+    _column("address_check", BigInteger(), "CRC-32 of the address", null=True),
+    _column("reissue_check", BigInteger(), "CRC-32 of the reissue number", null=True),
+    _column("state", TEXT, "linked, error, awaiting, rejected, cancelled, changed, reverted"),
+    _column("reason", TEXT, "first code of the refusal, ours or the partner's", null=True),
+    _column("trouble", TEXT, "the break of an answer that settled nothing", null=True),
+    _column("decided", Boolean(), "an error by an operator's decision", null=True),
+    _column("expires_on", Date(), "last day of its link", null=True),
+    _column("wait", TEXT, "waiting, held, uploaded, answered or single", null=True),
+    _column("since", Moment(), "since when it waits, or when its answer came", null=True),
+    _column("channel", TEXT, "file or single: by which it was sent or answered", null=True),
+    _column("tries", Integer(), "1, or 0 of a row that only tells a change"),
+    _column("sendings", Integer(), "1 where it was sent"),
+    PrimaryKeyConstraint("issuer", "turn", "place"),
+    Index(None, "issuer", "holder"),
+    Index(None, "issuer", "cuid"),
+    comment="An attempt to get a card its link: a row that was sent, refused, or tells a change.",
+    sqlite_with_rowid=False,
+)
+
+DEPARTURE = Table(
+    "departure",
+    METADATA,
+    _issuer(),
+    _column("holder", TEXT, "what the cardholder is known by"),
+    _column("last_4", TEXT, "the last four digits of the card", null=True),
+    _column("since", Date(), "business date of the extract by which it left", null=True),
+    _column("closed", Boolean(), "an extract since then marks it as deleted"),
+    _column("excluded", Date(), "since when [status] leaves it out", null=True),
+    ForeignKeyConstraint(["issuer"], ["issuer.issuer"]),
+    CheckConstraint("since IS NOT NULL OR excluded IS NOT NULL", name="told"),
+    Index(None, "issuer", "holder"),
+    comment="A card that the issuer's extracts do not name any more, delete, or leave out.",
+)
+
+LEDGER_ROW = Table(
+    "ledger_row",
+    METADATA,
+    _issuer(),
+    _column("run", TEXT, "the run"),
+    _column("row", BigInteger(), "the row of its extract"),
+    _column("cuid", TEXT, "the cardholder reference in that row"),
+    _column("link", BigInteger(), "64 bits of a digest of its link; null without one", null=True),
+    PrimaryKeyConstraint("issuer", "run", "row"),
+    Index(None, "issuer", "cuid"),
+    comment="Whose rows a small run has about which nothing is open, and which links.",
+    sqlite_with_rowid=False,
+)
+
+DELIVERY = Table(
+    "delivery",
+    METADATA,
+    _issuer(),
+    _column("receiver", TEXT, "who receives links"),
+    _column("number", Integer(), "the number of the delivery to this receiver"),
+    _column("objects", TEXT, "digest of the objects that it was read from"),
+    _column("at", Moment(), "when it was made; null: its record is gone", null=True),
+    _column("after", Integer(), "the delivery that it goes on from"),
+    PrimaryKeyConstraint("issuer", "receiver", "number"),
+    ForeignKeyConstraint(["issuer"], ["issuer.issuer"]),
+    comment="A delivery of links to a receiver.",
+)
+
+DELIVERY_CHANGE = Table(
+    "delivery_change",
+    METADATA,
+    _issuer(),
+    _column("receiver", TEXT, "who receives links"),
+    _column("delivery", Integer(), "the number of the delivery"),
+    _column("place", Integer(), "its place in the delivery"),
+    _column("run", TEXT, "the run whose row the link is of", null=True),
+    _column("row", BigInteger(), "that row", null=True),
+    *_look(),
+    _column("link", BigInteger(), "64 bits of a digest of the link", null=True),
+    _column("change", TEXT, "new, or withdrawn with its reason", null=True),
+    _column("until", Date(), "last day of the link", null=True),
+    _column("at", Moment(), "when the delivery was made", null=True),
+    PrimaryKeyConstraint("issuer", "receiver", "delivery", "place"),
+    Index(None, "issuer", "cuid"),
+    comment="A link that a delivery hands over or withdraws.",
+)
+
+PLACEMENT = Table(
+    "placement",
+    METADATA,
+    _issuer(),
+    _column("run", TEXT, "the run whose row the link is of"),
+    _column("row", BigInteger(), "that row"),
+    _column("holder", TEXT, "what the cardholder is known by", null=True),
+    _column("last_4", TEXT, "the last four digits of the card", null=True),
+    _column("twin", Integer(), "its number among cards that look the same", null=True),
+    _column("expiration", TEXT, "when the card expires, YYMM", null=True),
+    _column("reissue_check", BigInteger(), "CRC-32 of the reissue number", null=True),
+    _column("opened", Boolean(), "the link was opened; null: not known", null=True),
+    _column("opened_at", Moment(), "when a check found that", null=True),
+    _column("placed", Boolean(), "the card is placed; null: not known", null=True),
+    _column("placed_at", Moment(), "when a check found that", null=True),
+    _column("authenticated", Boolean(), "its cardholder signed in to a site", null=True),
+    _column("under_way", Boolean(), "a job is running", null=True),
+    _column("failed", TEXT, "the kind of its end, if it failed", null=True),
+    _column("moved_at", Moment(), "when a check last found something new", null=True),
+    PrimaryKeyConstraint("issuer", "run", "row"),
+    comment="What the partner's service says of a link: opened, placed or failed.",
+    sqlite_with_rowid=False,
+)
+
+REPORTED_END = Table(
+    "reported_end",
+    METADATA,
+    _issuer(),
+    _column("cuid", TEXT, "the cardholder reference"),
+    _column("place", Integer(), "the place in the reports"),
+    _column("reported_opened", Boolean(), "a link was opened", null=True),
+    _column("reported_placed", Boolean(), "a card is placed", null=True),
+    _column("completed_on", Date(), "the day of that", null=True),
+    _column("reported_authenticated", Boolean(), "the cardholder signed in to a site", null=True),
+    _column("reported_under_way", Boolean(), "a job is running", null=True),
+    _column("reported_failed", TEXT, "the kind of its end, if it failed", null=True),
+    PrimaryKeyConstraint("issuer", "place"),
+    ForeignKeyConstraint(["issuer"], ["issuer.issuer"]),
+    comment="What transaction reports say of a cardholder.",
+)
+
+DERIVED = (
+    *(REPORTED_END, PLACEMENT, DELIVERY_CHANGE, DELIVERY, LEDGER_ROW, DEPARTURE, ATTEMPT, RUN),
+    WATERMARK,
+)
