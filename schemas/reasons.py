@@ -177,7 +177,9 @@ ROWS = (  # a row among others, of this extract or of earlier runs
         CHANGED,
         "not sent: suppressed, its card has or awaits a link of another name or address",
         RESUBMIT,
-        Sentence("{resubmit}", resubmit=Step("resubmit", RUN, changed=True, reason=WHY)),
+        Sentence(
+            "{resubmit}", resubmit=Step("resubmit", RUN, changed=True, reason=WHY, dry_run=True)
+        ),
     ),
     Reason(
         REVERTED,
@@ -204,7 +206,7 @@ ROWS = (  # a row among others, of this extract or of earlier runs
         LINK_ENDED,
         "linked until its link ended",
         RENEW,
-        Sentence("{renew}", renew=Step("renew", ISSUER)),
+        Sentence("{renew}", renew=Step("renew", ISSUER, dry_run=True)),
     ),
     Reason(ABSENT, "not renewed", NOTHING, _ABSENT),
     Reason(UNFIT, "not renewed", FIX, "the card in a later extract, in a row that can be sent"),
@@ -234,7 +236,7 @@ ROWS = (  # a row among others, of this extract or of earlier runs
         CANCELLED_CHUNK,
         "not sent, by an operator's decision",
         NOTHING,
-        Sentence("{resubmit}", resubmit=Step("resubmit", RUN, missing=True)),
+        Sentence("{resubmit}", resubmit=Step("resubmit", RUN, missing=True, dry_run=True)),
     ),
 )
 # The kinds of the partner's errors that no rule of ours has.

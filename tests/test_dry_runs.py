@@ -75,13 +75,21 @@ def facts_of(folder: Path, command: str, **options: Any) -> Facts:
         return {"error": type(error).__name__}
 
 
+def with_rows(folder: Path, command: str, **options: Any) -> Facts:
+    """Return the values of a command, with the number of rows that its dry run shows."""
+    tried = facts_of(folder, command, **options, dry_run=True)
+    return {**options, "rows": str(tried["rows"])}
+
+
 def tried_and_done(folder: Path, command: str, **options: Any) -> tuple[Facts, Facts]:
     """Return the facts of a command's dry run, which must change nothing, and those of the command
-    right after it.
+    right after it, about so many rows as it showed.
     """
     before = objects(folder)
     tried = facts_of(folder, command, **options, dry_run=True)
     assert before == objects(folder)
+    if command in {"resubmit", "renew"} and isinstance(tried.get("rows"), int):
+        options["rows"] = str(tried["rows"])
     return tried, facts_of(folder, command, **options)
 
 

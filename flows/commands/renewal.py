@@ -9,7 +9,7 @@ from flows.commands import on_first_use
 from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.form import Form
-from flows.commands.parameters import Field, Issuer
+from flows.commands.parameters import Field, Issuer, Rows, shown
 from flows.commands.result import Part, Result, Table, worst
 from flows.commands.sent_runs import run_facts, submitted, upload_step
 from flows.commands.submit import LONGEST
@@ -33,6 +33,7 @@ def renew(
     issuer: Issuer,
     *,
     within_days: Annotated[int, Field("--within", "DAYS", days=True, least=0, most=365)] = 14,
+    rows: Rows = "",
     dry_run: bool = False,
 ) -> Result:
     """Renew links about to expire, each from the newest extract that has its card.
@@ -51,8 +52,10 @@ def renew(
     issuer_context = wire(context.folder, issuer)
     if dry_run:
         return _rehearse(issuer_context, within_days)
+    is_scheduled = not (context.local_files or context.actor)  # it goes by the settings
+    expected = shown(rows, is_named=is_scheduled)
     with context.progress(f"renewal of {issuer}") as progress:
-        renewed = renewal.renew(issuer_context, within_days, progress)
+        renewed = renewal.renew(issuer_context, within_days, progress, expected)
     return _renewed(issuer_context, renewed)
 
 
@@ -71,14 +74,14 @@ def _renewed(context: contexts.IssuerContext, renewed: renewal.Renewed) -> Resul
     headline = f"{issuer}: {_expiring(links, plan)} renewed"
     if len(runs) > 1:
         headline += f", in {counted(len(runs), 'run')}"
-    shown: list[Part] = [*renewed.remarks, headline]
+    parts: list[Part] = [*renewed.remarks, headline]
     for run in renewed.runs:
         sent = run.manifest.counts.submitted
         renewed_links = counted(sent, "link is renewed", "links are renewed")
-        shown += submitted(context, run, renewed_links)
-    shown += [error.text for error in renewed.errors]
+        parts += submitted(context, run, renewed_links)
+    parts += [error.text for error in renewed.errors]
     code = worst(error.exit_code for error in renewed.errors)
-    return Result(facts, [*shown, *left_out], upload_step(issuer), code, outbox=issuer)
+    return Result(facts, [*parts, *left_out], upload_step(issuer), code, outbox=issuer)
 
 
 def _rehearse(context: contexts.IssuerContext, within_days: int) -> Result:
@@ -89,12 +92,14 @@ def _rehearse(context: contexts.IssuerContext, within_days: int) -> Result:
     line = f"{issuer}: {_expiring(links, plan)} would be renewed"
     facts = _facts(issuer, plan) | {"runs": _would_be(plan, runs)}
     refused = [Sentence("refused: {error}", error=run.refused) for run in runs if run.refused]
-    shown: list[Part] = [line, *refused, *_stuck(plan), _sources(plan), _left_out(issuer, plan)]
+    parts: list[Part] = [line, *refused, *_stuck(plan), _sources(plan), _left_out(issuer, plan)]
     would_pass = links and not refused
-    next_step = Step("renew", issuer, within=f"{within_days}d") if would_pass else None
+    within = f"{within_days}d"
+    count = plan.due
+    next_step = Step("renew", issuer, within=within, rows=count) if would_pass else None
     is_stuck = bool(plan.stuck) and not runs
     code = STUCK if is_stuck else 0
-    return Result(facts, shown, next_step, 3 if refused else code)
+    return Result(facts, parts, next_step, 3 if refused else code, rows=count or None)
 
 
 def _facts(issuer: str, plan: renewal.RenewalPlan) -> dict[str, Any]:

@@ -17,7 +17,9 @@ from flows.commands.parameters import (
     Number,
     Reason,
     ReasonCode,
+    Rows,
     Target,
+    shown,
 )
 from flows.commands.private_files import write_new
 from flows.commands.result import Part, Result, Table, worst
@@ -41,7 +43,7 @@ with on_first_use():
     from flows.resend import template as templates
     from flows.runs import context as contexts
     from flows.runs import frames as stored_frames
-    from flows.runs import keys
+    from flows.runs import keys, shown_rows
     from flows.submissions import rehearsal
     from flows.submissions import submit as submissions
     from schemas import corrections as tables
@@ -69,7 +71,7 @@ RESEND = Form(
     "resubmit {run}",
     hours=LONGEST,
     needs=("reason",),
-    without=("row",),
+    without=("row", "extract"),
     choices=(WHICH,),
 )
 Templated = Annotated[str, Field(pattern=r"[a-z0-9][a-z0-9-]*(,[a-z0-9][a-z0-9-]*)*")]
@@ -91,6 +93,7 @@ def resubmit(
     row: Sequence[Number] = (),
     corrections: Annotated[FileName, Field(metavar="FILE")] = "",
     extract: FileName = "",
+    rows: Rows = "",
     reason: Reason = "",
     override_reason: Annotated[Reason, Field("--override", "REASON")] = "",
     dry_run: bool = False,
@@ -124,7 +127,7 @@ def resubmit(
     Example:
         cardlink resubmit first-bank-20261120-3f9c21aa --errors --reason 'portal was down' --dry-run
     """
-    rows = selection.RowSelection(
+    selected = selection.RowSelection(
         errors=errors,
         codes=frozenset(codes),
         actions=frozenset(action),
@@ -135,12 +138,15 @@ def resubmit(
         replacing=replacing,
     )
     issuer = context.issuer_of(run)
+    expected = shown(rows, is_named=selected.is_named, dry_run=dry_run)
     if issuer:
         if any((missing, row, extract, override_reason)):
             raise selected_runs.OneRunError(issuer=issuer)
-        return _in_all_runs(context, issuer, rows, reason, corrections, dry_run=dry_run)
+        return _in_all_runs(
+            context, issuer, selected, reason, corrections, expected, dry_run=dry_run
+        )
     issuer_context = context.context_of(run)
-    request = resubmission.Request(run, rows, reason, override_reason, corrections, extract)
+    request = resubmission.Request(run, selected, reason, override_reason, corrections, extract)
     template = Path(corrections)
     content = None
     stored_request = request
@@ -153,7 +159,9 @@ def resubmit(
         )
         return _rehearsed(issuer_context.issuer.issuer, request, resend_plan, checked)
     with context.progress(run) as progress:
-        done = resubmission_run.resubmit(issuer_context, stored_request, progress, content)
+        done = resubmission_run.resubmit(
+            issuer_context, stored_request, progress, content, expected
+        )
     return _resubmitted(issuer_context, run, done)
 
 
@@ -163,6 +171,7 @@ def _in_all_runs(
     rows: selection.RowSelection,
     reason: str,
     corrections: str,
+    expected: str | None,
     *,
     dry_run: bool,
 ) -> Result:
@@ -172,31 +181,48 @@ def _in_all_runs(
     does not stop the others.
     """
     issuer_context = wire(context.folder, issuer)
-    shown: list[Part] = []
+    if dry_run:
+        issuer_context = contexts.overlaid(issuer_context)
+    parts: list[Part] = []
     facts: list[dict[str, Any]] = []
     refused: dict[str, CardlinkError] = {}
-    if reason.strip() and not dry_run:  # once, before rows are selected
-        shown += resubmission_run.take_in_results(issuer_context)
+    if reason.strip() or dry_run:  # once, before rows are selected
+        parts += resubmission_run.take_in_results(issuer_context)
     templates = _templates(context, issuer_context, rows, corrections)
-    for run in selected_runs.newest_first(templates):
-        name = f"{Path(corrections).stem}-{run}.csv" if corrections else ""
-        request = resubmission.Request(run, rows, reason, corrections=name)
+    requests = [
+        (_request_of(run, rows, reason, corrections), templates[run])
+        for run in selected_runs.newest_first(templates)
+    ]
+    total = 0 if rows.is_named else resubmission_run.rows_to_send(issuer_context, requests)
+    if total:
+        shown_rows.refuse_other_rows(issuer, issuer, total, expected)
+    for request, content in requests:
         try:
-            result = _of_one(context, issuer_context, request, templates[run], dry_run=dry_run)
+            result = _of_one(context, issuer_context, request, content, dry_run=dry_run)
         except CardlinkError as error:
-            refused[run] = error
+            refused[request.run] = error
             continue
-        shown += [*result.shown, ""]
+        parts += [*result.shown, ""]
         facts.append(result.facts)
-    shown += [Sentence("not sent: {error}", error=error.text) for error in refused.values()]
+    parts += [Sentence("not sent: {error}", error=error.text) for error in refused.values()]
     everything = {"issuer": issuer, "dry_run": dry_run, "runs": facts, "refused": sorted(refused)}
-    shown = shown or [f"{issuer}: no run decided last about such rows"]
+    parts = parts or [f"{issuer}: no run decided last about such rows"]
     code = worst(error.exit_code for error in refused.values())
     if not dry_run:
-        return Result(everything, shown, upload_step(issuer), code, outbox=issuer)
+        return Result(everything, parts, upload_step(issuer), code, outbox=issuer)
     would_send = any(known["rows"] for known in facts)
-    selected = selected_runs.resubmit_step(issuer, rows, corrections) if would_send else None
-    return Result(everything, shown, selected, code)
+    step = None
+    if would_send:
+        step = selected_runs.resubmit_step(issuer, rows, total, reason, corrections)
+    return Result(everything, parts, step, code, rows=total or None)
+
+
+def _request_of(
+    run: str, rows: selection.RowSelection, reason: str, corrections: str
+) -> resubmission.Request:
+    """Return the request for one of all runs, with its part of a template."""
+    name = f"{Path(corrections).stem}-{run}.csv" if corrections else ""
+    return resubmission.Request(run, rows, reason, corrections=name)
 
 
 def _of_one(
@@ -328,8 +354,10 @@ def _rehearsed(
     table = Table(("rows", "reason", "count"), fates, f"{request.run}-again", title)
     shown = [line, table, *_remarks(resend_plan, checked)]
     would_send = rows and not checked.refused
-    next_step = resubmission_run.resubmit_step(request) if would_send else None
-    return Result(facts, shown, next_step, 3 if checked.refused else 0)
+    next_step = resubmission_run.resubmit_step(request, resend_plan.sent) if would_send else None
+    is_named = request.selection.is_named
+    to_send = None if is_named or not resend_plan.sent else resend_plan.sent
+    return Result(facts, shown, next_step, 3 if checked.refused else 0, rows=to_send)
 
 
 def _remarks(resend_plan: resubmission.ResendPlan, checked: rehearsal.Checked) -> Iterator[Part]:

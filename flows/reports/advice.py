@@ -68,7 +68,7 @@ def _about_refusals(summary: Mapping[str, Any]) -> Iterator[str]:
     todo: Counter[str] = Counter()
     for refusal in summary["reasons"]["partner"]:
         todo[refusal["action"]] += refusal["rows"]
-    resubmit = Step("resubmit", summary["run"], action=RESUBMIT, reason=WHY)
+    resubmit = Step("resubmit", summary["run"], action=RESUBMIT, reason=WHY, dry_run=True)
     sentences = {
         FIX: "Send errors.csv to the issuer: {} from the partner to be fixed at source.",
         RESUBMIT: f"Resubmit {{}} as is: {resubmit}",

@@ -66,7 +66,10 @@ _WAITS = {
     ),
     CANCELLED: (
         "was not sent: its chunk was cancelled",
-        Sentence("{step:bare}", step=Step("resubmit", Slot("run"), missing=True, reason=WHY)),
+        Sentence(
+            "{step:bare}",
+            step=Step("resubmit", Slot("run"), missing=True, reason=WHY, dry_run=True),
+        ),
     ),
     SINGLE: (
         "was requested as a single link, with unknown outcome",
@@ -239,7 +242,7 @@ def _keep_or_replace(
     return Sentence(
         f"to keep this link: {{keep}}; {purpose}: {{resubmit}}",
         keep=Step("mend keep-link", terms.issuer, cuid=card["cuid"], **which, reason=WHY),
-        resubmit=Step("resubmit", terms.issuer, **which, reason=WHY),
+        resubmit=Step("resubmit", terms.issuer, **which, reason=WHY, dry_run=True),
     )
 
 
@@ -253,7 +256,7 @@ def _renewal(purpose: str, terms: _Terms, card: Mapping[str, Any]) -> Text:
         return Sentence(template, why=why, accepted=accepted)
     if renewals is not None and card["last_4"] not in renewals:
         return ""
-    return advice(purpose, Step("renew", terms.issuer))
+    return advice(purpose, Step("renew", terms.issuer, dry_run=True))
 
 
 def waits(

@@ -97,8 +97,8 @@ _CANCEL = Choice(
 
 
 # of just the reasons that the line is about, so that no other line means the same rows
-_RESUBMIT = Step("resubmit", Slot("target"), code=Slot("codes"), reason=WHY)
-_REHEARSE = _RESUBMIT.adding(dry_run=True)
+# and its dry run, whose next step has the number of rows: it is that of the command by construction
+_RESUBMIT = Step("resubmit", Slot("target"), code=Slot("codes"), reason=WHY, dry_run=True)
 
 
 def _send_again(effect: str) -> Choice:
@@ -111,7 +111,7 @@ def _rows_to_send_again(name: str, matter: str, effect: str, *, joins: str = "")
         name,
         OPERATOR,
         matter,
-        _REHEARSE,
+        _RESUBMIT,
         choices=(_send_again(effect), _GIVE_OLD_UP, _GIVE_UP),
         rows=CARDHOLDERS,
         several=True,
@@ -429,7 +429,7 @@ UNKNOWN_SINGLES = _kind(
 def _keep_or_send(kept: str, sent: str, **which: bool) -> tuple[Choice, Choice]:
     """Return the decisions about links that a newer row of their card is to replace."""
     keep = Step("mend keep-link", Slot("target"), **which, rows=Slot("rows"), reason=WHY)
-    send = Step("resubmit", Slot("target"), **which, reason=WHY)
+    send = Step("resubmit", Slot("target"), **which, reason=WHY, dry_run=True)
     return Choice("keep the link", kept, keep), Choice("send again", sent, send)
 
 
@@ -486,7 +486,7 @@ NOT_UPDATED = _kind(
         several=True,
     )
 )
-_RENEW = Step("renew", Slot("issuer"), within="7d")
+_RENEW = Step("renew", Slot("issuer"), within="7d", dry_run=True)
 _ENDED = "Those of them whose link has ended need none."
 
 
@@ -500,7 +500,7 @@ TO_RENEW = _kind(
         "links to renew",
         OPERATOR,
         "Their links end within 7 days, or have ended",
-        _RENEW.adding(dry_run=True),
+        _RENEW,
         choices=(
             Choice("renew", "New links are requested.", _RENEW),
             _give_up_ended(LINK_ENDED),
@@ -531,7 +531,7 @@ LINKS_GONE = _kind(
         "links that end, extract gone",
         ISSUER,
         "Their links end or have ended, and the extract with their rows is gone",
-        _RENEW.adding(dry_run=True),
+        _RENEW,
         "Put the file back as it was, or ask the issuer to name these cardholders again.",
         (_give_up_ended(GONE),),
         noun="extract",

@@ -33,6 +33,7 @@ from flows.runs.context import IssuerContext, overlaid
 from flows.runs.errors import NotFoundError
 from flows.runs.identity import canonical, digest
 from flows.runs.probe import ensure_store_safe
+from flows.runs.shown_rows import refuse_other_rows
 from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
@@ -261,9 +262,13 @@ def _reopened(context: IssuerContext, group: Sequence[_Rows]) -> RenewalSource |
 
 
 def renew(
-    context: IssuerContext, within_days: int, on_progress: OnProgress = lambda _: None
+    context: IssuerContext,
+    within_days: int,
+    on_progress: OnProgress = lambda _: None,
+    expected: str | None = None,
 ) -> Renewed:
-    """Commit the runs that renew what is due, if anything.
+    """Commit the runs that renew what is due, if anything; OtherRowsError where these are not just
+    so many links as were shown.
 
     Repeated after a crash it finishes the same runs. A source that is refused keeps no other from
     being renewed; where none is left, its error is raised.
@@ -273,6 +278,8 @@ def renew(
     if not plan.sources:
         runs_left = StoredRuns(context.adapters.store, context.issuer.issuer)
         return Renewed(plan, (), remarks=(*finished, *end_begun(context, runs_left)))
+    issuer = context.issuer.issuer
+    refuse_other_rows(issuer, issuer, plan.due, expected)
     runs = list[Submitted]()
     errors = list[CardlinkError]()
     with context.sealer() as sealer:
@@ -312,7 +319,7 @@ def _job(context: IssuerContext, within_days: int, plan: RenewalPlan, source: Re
         sha256=sha256,
         reason=f"links that end by {plan.until}",
     )
-    retry_command = Step("renew", context.issuer.issuer, within=f"{within_days}d")
+    retry_command = Step("renew", context.issuer.issuer, within=f"{within_days}d", rows=plan.due)
     return selection_job(
         context,
         source.stored,

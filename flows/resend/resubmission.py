@@ -140,6 +140,11 @@ class ResendPlan(NamedTuple):
         return counts.sort("len", "fate", descending=[True, False])
 
     @property
+    def sent(self) -> int:
+        """How many rows would be sent: those that go out and are not still refused."""
+        return 0 if self.already else self.outgoing.height - self.refused.height
+
+    @property
     def nothing(self) -> bool:
         """Whether no row would be sent: none goes out, or all are still refused."""
         return self.outgoing.height == self.refused.height

@@ -1,6 +1,9 @@
 """Resubmit rows of a run: plan which, and commit a run of them."""
 
-from flows.errors import OperatorError
+from collections.abc import Iterable
+from contextlib import suppress
+
+from flows.errors import CardlinkError, OperatorError
 from flows.extracts.errors import checked_name
 from flows.redaction import redact
 from flows.reports.ingestion import ingest
@@ -15,6 +18,7 @@ from flows.runs.events import record_event
 from flows.runs.identity import canonical, digest
 from flows.runs.keys import corrections, keys_of
 from flows.runs.probe import ensure_store_safe
+from flows.runs.shown_rows import refuse_other_rows
 from flows.runs.store import write_once
 from flows.runs.stored_run import StoredRun
 from flows.steps import WHY, Option, Sentence, Step
@@ -67,6 +71,7 @@ def resubmit(
     request: Request,
     on_progress: OnProgress = lambda _: None,
     content: bytes | None = None,
+    expected: str | None = None,
 ) -> Submitted:
     """Send what `plan_resubmit` selects as a run of its own; the results that came are taken in
     first.
@@ -76,7 +81,7 @@ def resubmit(
     if not request.reason.strip():
         raise NoReasonError()
     finished = take_in_results(context)
-    done = send_again(context, request, on_progress, content)
+    done = send_again(context, request, on_progress, content, expected)
     return done._replace(remarks=(*finished, *done.remarks))
 
 
@@ -95,12 +100,13 @@ def send_again(
     request: Request,
     on_progress: OnProgress = lambda _: None,
     content: bytes | None = None,
+    expected: str | None = None,
 ) -> Submitted:
     """Send what `plan_resubmit` selects as a run of its own, after `take_in_results`.
 
     `content`: the filled-in template of that name, if it is to be stored first. The same command
     again finishes the same run, and does nothing once it is committed. Raises NoReasonError,
-    NothingToSendError, OvertakenError and what a submit raises.
+    NothingToSendError, OtherRowsError, OvertakenError and what a submit raises.
     """
     if not request.reason.strip():
         raise NoReasonError()
@@ -110,6 +116,7 @@ def send_again(
         return Submitted(plan.already, already=True)
     if plan.nothing:
         raise NothingToSendError(run=request.run, reason=_why_nothing(plan))
+    refuse_other_rows(context.issuer.issuer, request.run, plan.sent, expected)
     if content is not None and plan.given is not None:
         write_once(context.adapters.store, plan.given.key, content)
         template, _ = read_corrections(context, request.corrections)
@@ -129,8 +136,19 @@ def _why_nothing(plan: ResendPlan) -> str:
     return ", ".join(left) or "no row matches the selection"
 
 
-def resubmit_step(request: Request) -> Step:
-    """Return the step that sends what a request asks for; without a reason, it is to be named."""
+def rows_to_send(context: IssuerContext, requests: Iterable[tuple[Request, bytes | None]]) -> int:
+    """Return how many rows the requests would send together, without those that are refused."""
+    total = 0
+    for request, content in requests:
+        with suppress(CardlinkError):  # it is refused by its own error when it is to be sent
+            total += plan_resubmit(_with_template(context, request, content), request).sent
+    return total
+
+
+def resubmit_step(request: Request, sent: int) -> Step:
+    """Return the step that sends what a request asks for, so many rows; without a reason, it is to
+    be named.
+    """
     selection = request.selection
     return Step(
         "resubmit",
@@ -145,6 +163,7 @@ def resubmit_step(request: Request) -> Step:
         row=sorted(selection.rows),
         corrections=redact(request.corrections),
         extract=redact(request.extract),
+        rows=None if selection.is_named else sent,
         reason=redact(request.reason) or WHY,
         override=redact(request.override),
     )
@@ -158,7 +177,7 @@ def _job(context: IssuerContext, request: Request, plan: ResendPlan) -> Job:
         plan.source.stored,
         SelectedRows(rows, plan.corrected),
         _selection(request, plan),
-        resubmit_step(request),
+        resubmit_step(request, plan.sent),
         plan.last_registered,
     )
     run = job.plan.run

@@ -65,8 +65,13 @@ def _is_meant(selection: RowSelection, stage: str, code: str | None) -> bool:
     return by_stage.get(stage, False) or (code is not None and is_selected(code, selection))
 
 
-def resubmit_step(issuer: str, selection: RowSelection, corrections: str = "") -> Step:
-    """Return the step that sends what is selected of all runs of an issuer."""
+def resubmit_step(
+    issuer: str, selection: RowSelection, sent: int, reason: str, corrections: str
+) -> Step:
+    """Return the step that sends what is selected of all runs of an issuer, so many rows.
+
+    Without a reason, it is to be named.
+    """
     return Step(
         "resubmit",
         issuer,
@@ -77,5 +82,6 @@ def resubmit_step(issuer: str, selection: RowSelection, corrections: str = "") -
         code=sorted(selection.codes),
         action=sorted(selection.actions),
         corrections=redact(corrections),
-        reason=WHY,
+        rows=sent or None,
+        reason=redact(reason) or WHY,
     )

@@ -57,6 +57,11 @@ class RowSelection(NamedTuple):
     changed: bool = False  # rows of cards whose name or address is not what their link is made from
     replacing: bool = False  # refused rows that were to replace a link, which still stands
 
+    @property
+    def is_named(self) -> bool:
+        """Whether rows are selected by their numbers, or by a file that names them, alone."""
+        return not any(self._replace(rows=frozenset()))
+
 
 def select_rows(
     rows: pl.DataFrame,

@@ -10,7 +10,7 @@ from flows.steps import Option, Sentence, Slot, Step
 class OtherRowsError(OperatorError):
     """A decision is about other rows than those that were shown."""
 
-    message = "{place}: this is about {count:row} now, not {rows}. Nothing was decided."
+    message = "{place}: this is about {count:row} now, {shown}. Nothing was decided."
     next_step = Sentence(
         "{worklist} shows them as they are now; {same_command} with {dry_run} shows how many.",
         worklist=Step("worklist", Slot("issuer")),
@@ -24,4 +24,5 @@ def refuse_other_rows(issuer: str, place: str, count: int, rows: str | None) -> 
     `rows`: how many a person was shown; None where nothing has to be compared.
     """
     if rows is not None and rows != str(count):
-        raise OtherRowsError(issuer=issuer, place=place, count=count, rows=rows or 0)
+        shown = f"not {rows}" if rows else "and no number was given"
+        raise OtherRowsError(issuer=issuer, place=place, count=count, shown=shown)

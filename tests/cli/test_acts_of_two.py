@@ -17,7 +17,7 @@ from schemas.persons import normalised
 from schemas.settings import Act
 from tests.builders import quick
 from tests.night import DAY
-from tests.test_dry_runs import CASES, answered
+from tests.test_dry_runs import CASES, answered, with_rows
 
 ACTING = {each.name: each for each in ENTRIES if each.second}
 # what is never one person's decision, or is asked for by what it decides about
@@ -87,7 +87,10 @@ def test_rows_are_sent_again_and_a_gate_is_opened_once_two_persons_said_so(tmp_p
     }
     resubmit: dict[str, Any] = {"run": run, "errors": True, "reason": "the portal was down"}
 
-    for command, case in {"submit": submit, "resubmit": resubmit}.items():
+    for command, case in {
+        "submit": submit,
+        "resubmit": with_rows(tmp_path, "resubmit", **resubmit),
+    }.items():
         asked = ACTING[command].invoke(Context(tmp_path, actor="anna"), case)
         approve = asked.facts["request"]
         done = ACTING[command].invoke(Context(tmp_path, actor="bert", approve=approve), case)

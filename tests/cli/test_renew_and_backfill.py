@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
@@ -53,7 +54,7 @@ def test_a_renewal_is_shown_first_then_made_then_found_done(bank: Bench, tmp_pat
     linked(bank, TODAY + timedelta(days=10))
 
     shown = cardlink(tmp_path, "renew", "bank", "--within", "14d", "--dry-run")
-    made = cardlink(tmp_path, "renew", "bank", "--within", "14d")
+    made = cardlink(tmp_path, *shlex.split(shown.stderr.rpartition("next: cardlink ")[2]))
     again = cardlink(tmp_path, "renew", "bank", "--within", "14d")
 
     assert [0, 0, 0] == [shown.exit_code, made.exit_code, again.exit_code]
@@ -73,7 +74,7 @@ def test_a_renewal_from_several_extracts_shows_the_run_of_each(bank: Bench, tmp_
     bank.ingest()
 
     shown = cardlink(tmp_path, "--json", "renew", "bank", "--dry-run")
-    made = cardlink(tmp_path, "renew", "bank")
+    made = cardlink(tmp_path, *shlex.split(json.loads(shown.stdout)["next"])[1:])
 
     assert [5, 5] == [run["counts"]["submitted"] for run in json.loads(shown.stdout)["runs"]]
     assert "10 links that expire by" in made.stdout

@@ -18,6 +18,7 @@ from schemas.portal import CITY, CUID, PAN
 from tests import keys
 from tests.again import PANS, correct
 from tests.builders import portal_rows
+from tests.cli.test_mend import decided
 from tests.night import Bench, issuer, portal_csv
 
 TOML = """
@@ -122,10 +123,10 @@ def test_results_that_came_are_taken_in_once_before_the_rows_of_all_runs_are_sel
     second = bench.submit(night).manifest.run
     bench.answer(fail_share=1.0, seed=3)
 
-    sent = cardlink(tmp_path, "resubmit", "bank", "--errors", "--reason", "they called")
+    sent = decided(tmp_path, "resubmit", "bank", "--errors", "--reason", "they called")
 
     assert 0 == sent.exit_code
-    assert all(f" rows of {run} are sent again" in sent.stdout for run in (first, second))
+    assert all(f" of {run} are sent again" in sent.stdout for run in (first, second))
     assert 1 == len(list(bench.store.keys("bank/ingested/files-")))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from flows.runs.shown_rows import OtherRowsError
 from flows.steps import Step
 from schemas.portal import CUID, PAN, POSTAL_CODE
 from tests.builders import portal_rows
-from tests.cli.test_mend import bank_in, cardlink, told
+from tests.cli.test_mend import bank_in, cardlink, decided, told
 from tests.mentions import ENTRIES
 from tests.night import Bench, issuer, portal_csv
 from tests.test_dry_runs import CASES, WHY, Facts, objects, outbox
@@ -118,7 +119,7 @@ def test_every_decision_of_the_worklist_about_rows_that_are_not_named_carries_th
     choices = [choice for kind in WORK.values() for choice in kind.choices]
     steps = [choice.command for choice in choices if takes_rows(choice.command)]
 
-    lacking = [str(step.entry) for step in steps if "rows" not in dict(step.options)]
+    lacking = [str(step.entry) for step in steps if not {"rows", "dry_run"} & {*dict(step.options)}]
 
     assert [] == [entry for entry in lacking if not entry.startswith("outbox")]
     assert {"mend give-up", "mend keep-link", "mend close", "mend reopen"} <= {
@@ -128,5 +129,57 @@ def test_every_decision_of_the_worklist_about_rows_that_are_not_named_carries_th
 
 def takes_rows(step: Step) -> bool:
     """Return whether a step is a decision about rows that are not named one by one."""
-    is_named = "cuid" in dict(step.options) or ("chunks" in step.slots and "outbox" in step.entry)
+    names = {"cuid", "corrections", "extract"}
+    is_named = not names.isdisjoint(dict(step.options)) or (
+        "chunks" in step.slots and "outbox" in step.entry
+    )
     return ENTRIES[step.entry].has_parameter("rows") and not is_named
+
+
+def all_refused(bench: Bench, name: str, rows: int) -> None:
+    """Submit an extract whose rows the partner all refuses."""
+    bench.submit(bench.drop(rows, name, seed=rows))
+    bench.answer(fail_share=1.0, seed=1)
+    bench.ingest()
+
+
+SEND = ("resubmit", "bank", "--errors", "--reason", "the portal was down")
+
+
+def test_rows_are_sent_again_only_as_many_as_the_dry_run_showed(
+    bank: Bench, tmp_path: Path
+) -> None:
+    all_refused(bank, "bank-20261120.csv", 4)
+    line = shlex.split(told(tmp_path, *SEND, "--dry-run")["next"])[1:]
+    all_refused(bank, "bank-20261121.csv", 7)
+    before = objects(tmp_path)
+
+    stale = cardlink(tmp_path, *line)
+    without = cardlink(tmp_path, *SEND)
+    unchanged = objects(tmp_path)
+    done = decided(tmp_path, *SEND)
+
+    assert "4" == line[line.index("--rows") + 1]
+    assert [2, 2, 0] == [stale.exit_code, without.exit_code, done.exit_code]
+    assert "this is about 11 rows now, not 4. Nothing was decided." in stale.stderr
+    assert "this is about 11 rows now, and no number was given." in without.stderr
+    assert before == unchanged
+
+
+def test_links_are_renewed_only_as_many_as_the_dry_run_showed_but_by_a_schedule_all(
+    bank: Bench, tmp_path: Path
+) -> None:
+    bank.submit(bank.drop(5))
+    bank.answer(fail_share=0, expires=datetime.now(UTC).date() + timedelta(days=10))
+    bank.ingest()
+
+    line = told(tmp_path, "renew", "bank", "--dry-run")["next"]
+    stale = cardlink(tmp_path, "renew", "bank", "--rows", "4")
+    without = cardlink(tmp_path, "renew", "bank")
+    scheduled = ENTRIES["renew"](Context(tmp_path), issuer="bank")
+
+    assert "--rows 5" in line
+    assert [2, 2] == [stale.exit_code, without.exit_code]
+    assert "this is about 5 rows now, not 4. Nothing was decided." in stale.stderr
+    assert "and no number was given" in without.stderr
+    assert 5 == scheduled.facts["rows"]

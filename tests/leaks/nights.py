@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -45,6 +46,8 @@ def good(place: Place, full: bool) -> None:
     run = run_of(place)
     others = list(every_command(run))
     again = ["resubmit", run, "--errors", "--reason", "the portal was busy"]
+    sent = json.loads(place.cardlink("--json", *again, "--dry-run").out)["rows"]
+    again += ["--rows", str(sent)]
     codes = _commands(place, full, again, *others, *(["--json", *one] for one in others if full))
     assert 0 == codes[0]
 

@@ -236,6 +236,12 @@ class Operator:
     def _do(self, words: list[str], banks: Iterable[Bank]) -> bool:
         """Give a command, and note whether there are chunks to upload by it."""
         report = self.give(*words)
+        if (
+            words[0] in ("resubmit", "renew") and "--dry-run" in words
+        ):  # its next line has the number of rows
+            if not report.get("next"):
+                return False
+            report = self.give(*filled(report["next"]))
         has_sent = " upload " in (report.get("next") or "")
         if has_sent:
             self.has_sent |= {bank.name for bank in banks}
@@ -367,12 +373,7 @@ class Operator:
         not always shown first. Return whether rows were sent by it.
         """
         words = filled(command)
-        if self.chance.random() < REHEARSED:
-            report = self.give(*words)
-            if not report.get("next"):
-                return False
-            words = filled(report["next"])
-        else:
+        if self.chance.random() >= REHEARSED:
             words.remove("--dry-run")
         return self._do(words, banks)
 

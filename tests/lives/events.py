@@ -14,6 +14,7 @@ from flows.runs.stored_run import StoredRun
 from tests.lives.bank import Bank
 from tests.lives.command_line import verb_of
 from tests.lives.life import Life
+from tests.lives.worklines import filled
 
 WHY = ("--reason", "the issuer asked for it")
 # commands that are given again after a store was put back
@@ -71,7 +72,9 @@ def rotate(life: Life, bank: Bank) -> None:
 
 def renew(life: Life, bank: Bank) -> None:
     """Renew links about to end."""
-    life.schedule("renew", bank.name, "--within", str(RENEWED_WITHIN))
+    shown = life.schedule("renew", bank.name, "--within", str(RENEWED_WITHIN), "--dry-run")
+    if shown.get("next"):
+        life.schedule(*filled(shown["next"]))
 
 
 def back_up(life: Life, bank: Bank) -> None:

@@ -418,11 +418,11 @@ def test_the_command_that_finishes_a_resubmission_can_be_pasted() -> None:
     wanted = RowSelection(errors=True, codes=frozenset({"card.pan"}), rows=frozenset({7, 3}))
 
     request = Request("bank-20261120-3f9c21aa", wanted, "they said so", override="lost")
-    line = str(resubmit_step(request))
+    line = str(resubmit_step(request, 12))
 
     assert line == (
         "cardlink resubmit bank-20261120-3f9c21aa --errors --code card.pan --row 3 --row 7 "
-        "--reason 'they said so' --override lost"
+        "--rows 12 --reason 'they said so' --override lost"
     )
 
 

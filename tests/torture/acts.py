@@ -22,7 +22,7 @@ from tests.night import DAY, Bench
 from tests.operations.test_questions import answered as answered_in_part
 from tests.operations.test_questions import filled, written
 from tests.partner_api.linker import left_over
-from tests.test_dry_runs import CASES, WHY, Facts, answered, bank, facts_of, sent
+from tests.test_dry_runs import CASES, WHY, Facts, answered, bank, facts_of, sent, with_rows
 from tests.torture.partner import SERVICE
 
 NAMED = {entry.name: entry for entry in ENTRIES}
@@ -58,14 +58,15 @@ def _to_ingest(folder: Path) -> Facts:
 
 
 def _errors(folder: Path) -> Facts:
-    return {"run": answered(folder)[1], "errors": True, **WHY}
+    run = answered(folder)[1]
+    return with_rows(folder, "resubmit", run=run, errors=True, **WHY)
 
 
 def _ending(folder: Path) -> Facts:
     bench, _ = sent(folder)
     bench.answer(fail_share=0, expires=datetime.now(UTC).date() + timedelta(days=10))
     bench.ingest()
-    return {"issuer": "bank", "within_days": 14}
+    return with_rows(folder, "renew", issuer="bank", within_days=14)
 
 
 def _cancelled(folder: Path) -> Facts:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.night import Bench
 from tests.stores import CleanableStore
-from tests.test_dry_runs import HEAD, WHY, bank, facts_of
+from tests.test_dry_runs import HEAD, WHY, bank, facts_of, with_rows
 from tests.torture.acts import Act
 from tests.torture.every_command import LATER, Case, Scene, Stage
 from tests.torture.harmed_store import Writes
@@ -61,7 +61,7 @@ def _cases(folder: Path) -> dict[str, Case]:
             {"run": run, "break_name": "UNATTRIBUTED_ERROR", "rows": "1", **WHY},
         ),
         "give up": ("mend give-up", {"run": run, "row": (9,), **WHY}),
-        "resubmit": ("resubmit", {"run": run, "errors": True, **WHY}),
+        "resubmit": ("resubmit", with_rows(folder, "resubmit", run=run, errors=True, **WHY)),
         "erase": ("person erase", {"target": run, "row": 6, **WHY}),
         "ingest": ("ingest", {"issuer": "bank"}),
         "reconcile": ("reconcile", {"issuer": "bank"}),

@@ -4,6 +4,7 @@ with quiet ones.
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -14,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from flows.runs.keys import keys_of
 from flows.stopping import SIGNALS
 from tests.night import BANK, Bench
 from tests.stores import Place
@@ -53,12 +55,15 @@ class Plan(NamedTuple):
     share: float
 
 
-def commands(run: str) -> dict[str, list[str]]:
+def commands(night: GateFacts) -> dict[str, list[str]]:
     """Return the commands that are stopped, by name: those that write much, little and nothing."""
+    run = night.run
+    summary = json.loads(night.reported[keys_of(run).report("summary.json")])
+    errors = str(summary["rows"]["error"])
     return {
         "submit": ["submit", BANK],
         "ingest": ["ingest", BANK],
-        "resubmit": ["resubmit", run, "--errors", "--reason", "test"],
+        "resubmit": ["resubmit", run, "--errors", "--rows", errors, "--reason", "test"],
         "upload": ["upload", run, "--done"],
         "check": ["check", BANK],
         "reconcile": ["reconcile", BANK],
@@ -76,7 +81,7 @@ def signal_many(
     tally = Tally(f"signals {next(places).kind}")
     quiet: dict[str, tuple[Ended, set[str]]] = {}
     while tally.done.total() < signals:
-        command = chance.choice((*commands(night.run), "submit", "ingest"))
+        command = chance.choice((*commands(night), "submit", "ingest"))
         if command not in quiet:
             place = next(places)
             bench = _staged(night, place, command)
@@ -124,7 +129,7 @@ def _stopped(
     """Start a command, stop it, now and then twice; return how it ended and the gpg homes that it
     left.
     """
-    process, folder = children.command(commands(night.run)[plan.command], place, crash=plan.crash)
+    process, folder = children.command(commands(night)[plan.command], place, crash=plan.crash)
     began = time.monotonic()
     if plan.crash is None:
         time.sleep(plan.share * usual.seconds)
@@ -144,7 +149,7 @@ def _stopped(
 
 
 def _ended(children: Children, place: Place, night: GateFacts, command: str) -> Ended:
-    process, folder = children.command(commands(night.run)[command], place)
+    process, folder = children.command(commands(night)[command], place)
     began = time.monotonic()
     code = children.nursery.wait(process)
     return Ended(code, _said(folder), children.passed(folder), time.monotonic() - began)
