@@ -104,8 +104,8 @@ CASES: dict[str, Callable[[Path], Refusal]] = {
     ),
     "NotFoundError: delivered_so_far.confirm": known("cardlink deliver bank --confirm 9 {why}"),
     "NotFoundError: delivered_so_far.confirm: of another": refused.other_receiver,
-    "NotFoundError: giving_up.give_up": known("cardlink mend give-up bank --cuid nobody {why}"),
-    "NotFoundError: giving_up.give_up: undo": known(
+    "NotFoundError: giving_up._to_decide": known("cardlink mend give-up bank --cuid nobody {why}"),
+    "NotFoundError: giving_up._to_decide: undo": known(
         "cardlink mend give-up {run} --row 1 --undo {why}"
     ),
     "NotFoundError: keeping_links.keep_links": known("cardlink mend keep-link {run} --row 1 {why}"),
@@ -161,8 +161,8 @@ SLOW = {
     "NotFoundError: break_decisions._chosen: closed",
     "NotFoundError: break_decisions.runs_to_close",
     "NotFoundError: delivered_so_far.confirm: of another",
-    "NotFoundError: giving_up.give_up",
-    "NotFoundError: giving_up.give_up: undo",
+    "NotFoundError: giving_up._to_decide",
+    "NotFoundError: giving_up._to_decide: undo",
     "NotFoundError: keeping_links.keep_links",
     "NotFoundError: keeping_links.keep_links: undo",
     "NotFoundError: link_form.decide_form",
