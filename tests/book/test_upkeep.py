@@ -215,3 +215,19 @@ def test_a_run_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert 6 == len(said)
     assert [run] == [*rows]
     assert 1 == rows[run].turn
+
+
+def test_each_kind_of_database_says_what_the_ledgers_say(
+    tmp_path: Path, database: Database
+) -> None:
+    bench = replace(with_trail(tmp_path), database=database)
+    first = night(bench, 1)
+
+    for step in ("answer", "deliver", "report", "dry run", "cancel", "forget", "read"):
+        STEPS[step](bench)
+        assert from_ledgers(bench) == stands(bench)
+    second = night(bench, 2)
+
+    assert from_ledgers(bench) == stands(bench)
+    rows = stored_runs(bench.context.adapters, bench.runs)
+    assert [(first, 1), (second, 2)] == [(run, row.turn) for run, row in sorted(rows.items())]

@@ -84,7 +84,7 @@ def test_rows_decided_as_lost_are_sent_again_without_an_override_and_the_answer_
     closed = decided(tmp_path, "mend", "close", run, "RESULT_SHORT", "--decision", "lost", *WHY)
     lost, active = states(bank, run, chunk=1), still_active(bank)
     reported = summary(bank, run)
-    again = told(tmp_path, "resubmit", run, "--code", "row.result.lost", *WHY)
+    again = told(tmp_path, "resubmit", run, "--code", "row.result.lost", "--rows", "4", *WHY)
     answer(bank, again["run"], 1)
     answered = cardlink(tmp_path, "ingest", "bank")
 
