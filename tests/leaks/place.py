@@ -37,6 +37,10 @@ test = true
 max_reject_rate = 0.9
 max_row_jump = 100
 max_error_rate = 0.9
+max_one_value."service_card.name_on_card" = 1.0
+max_one_value."service_card.address.address1" = 1.0
+max_one_value."service_card.address.first_name" = 1.0
+max_one_value."service_card.address.last_name" = 1.0
 [analysis]
 export = true
 [portal]
