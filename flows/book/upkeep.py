@@ -268,8 +268,19 @@ class BookOfRuns:
 
 
 def forget_book(adapters: Adapters, issuer: str) -> None:
-    """Remove everything that is derived of an issuer: the next reader works it out anew."""
-    adapters.database.act(issuer, lambda connection: _forget(connection, issuer))
+    """Remove everything that is derived of an issuer: the next reader works it out anew.
+
+    The mark stays, with a later version and of no code, so that whoever read the store before
+    writes nothing of it.
+    """
+
+    def forget(connection: Connection) -> None:
+        version = read_mark(connection, issuer).version
+        _forget(connection, issuer)
+        mark = Mark(version=version + 1, code="")
+        _replace_row(connection, database.WATERMARK, mark.row(issuer))
+
+    adapters.database.act(issuer, forget)
 
 
 def judge_again(adapters: Adapters, issuer: str, runs: Collection[str]) -> None:

@@ -153,6 +153,26 @@ def test_who_reads_while_another_writes_works_it_out_again(
     assert from_ledgers(bench) == said
 
 
+@pytest.mark.parametrize("was_read", [False, True])
+def test_who_began_before_the_book_was_discarded_writes_nothing_of_what_was_read(
+    tmp_path: Path, was_read: bool
+) -> None:
+    bench, _ = after_a_night(tmp_path)
+    if was_read:
+        stands(bench)
+        night(bench, 2)
+    book = BookOfRuns(bench.runs)
+    with bench.database.snapshot() as connection:
+        begun = book.work_out(connection)
+    assert begun is not None
+
+    forget_book(bench.context.adapters, "bank")
+    is_written = bench.database.act("bank", lambda connection: book.write(connection, begun))
+
+    assert not is_written
+    assert from_ledgers(bench) == stands(bench)
+
+
 def test_another_store_is_worked_out_anew(tmp_path: Path) -> None:
     bench, _ = after_a_night(tmp_path / "one")
     stands(bench)
