@@ -50,8 +50,9 @@ class DatabaseDamagedError(OperatorError):
 
     message = "{place} is not a database, or is damaged ({code})."
     next_step = (
-        "Do not repair or delete it. Put the newest backup in its place, or correct the path in "
-        "CARDLINK_DATABASE_URL; then run {same_command} again."
+        "If the path is wrong, correct CARDLINK_DATABASE_URL. If it is the database, move it away "
+        "with its -wal and -shm files, and run {same_command} again: all that it has is worked out "
+        "anew from the store."
     )
 
 
