@@ -13,7 +13,7 @@ from datetime import datetime
 from itertools import chain
 from typing import Any
 
-from flows.book.upkeep import known_plans
+from flows.book.stored_book import known_plans
 from flows.commands.parameters import Offer
 from flows.errors import CardlinkError
 from flows.extracts.delivery import is_extract

@@ -23,7 +23,8 @@ from flows.analysis.exported_rows import as_parquet, row_files, write_rows
 from flows.analysis.exported_runs import exported_run, run_key, write_run
 from flows.book.book import Book, read_book
 from flows.book.link_stages import version_of
-from flows.book.upkeep import RunRow, stored_runs
+from flows.book.stored_book import RunRow
+from flows.book.upkeep import stored_runs
 from flows.errors import CardlinkError
 from flows.runs.adapters import Adapters
 from flows.runs.business_date import local_day

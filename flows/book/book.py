@@ -39,14 +39,8 @@ from flows.book.standing import (
     with_excluded,
     with_state,
 )
-from flows.book.upkeep import (
-    BookOfRuns,
-    known_runs_of,
-    read_attempts,
-    read_departed,
-    read_runs,
-    tables,
-)
+from flows.book.stored_book import known_runs_of, read_attempts, read_departed, read_runs
+from flows.book.upkeep import BookOfRuns, tables
 from flows.runs.adapters import Adapters
 from flows.runs.cards import CONTENT_FINGERPRINTS, ISSUE, is_single
 from flows.runs.single_links import prompted_singles

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import polars as pl
-from sqlalchemy import Connection, Table, delete, select, update
+from sqlalchemy import Connection, Table, select, update
 
 from flows.book.deliveries import (
     CHANGE,
@@ -21,8 +21,9 @@ from flows.book.deliveries import (
 )
 from flows.book.news import read_mark
 from flows.book.stages import FOLLOWED, REPORTED_END, Stages, followed_links, reported_ends
-from flows.book.upkeep import BookOfRuns, read_attempts, tables
-from flows.database.bulk import insert_frame, read_frame
+from flows.book.stored_book import delete_rows, insert_rows, read_attempts
+from flows.book.upkeep import BookOfRuns, tables
+from flows.database.bulk import read_frame
 from flows.runs.adapters import Adapters
 from flows.runs.cards import ISSUE
 from flows.runs.delivered import DeliveryId
@@ -84,14 +85,16 @@ class StagesOfLinks:
             return False
         self._write_deliveries(connection, update.deliveries)
         for run, mark in update.checked.items():
-            self._delete(connection, database.PLACEMENT, run=run)
+            delete_rows(connection, database.PLACEMENT, self._issuer, run=run)
             self._set_check(connection, run, mark)
-        self._insert(connection, database.PLACEMENT, update.followed)
+        insert_rows(connection, database.PLACEMENT, self._issuer, update.followed)
         values: dict[str, object] = {"version": update.version + 1}
         if update.reported is not None:
             values["reported"], ends = update.reported
-            self._delete(connection, database.REPORTED_END)
-            self._insert(connection, database.REPORTED_END, ends.with_row_index("place"))
+            delete_rows(connection, database.REPORTED_END, self._issuer)
+            insert_rows(
+                connection, database.REPORTED_END, self._issuer, ends.with_row_index("place")
+            )
         self._set_mark(connection, values)
         return True
 
@@ -135,19 +138,14 @@ class StagesOfLinks:
         table = database.DELIVERY
         for id_ in (*news.gone, *news.read):
             of_it = {"receiver": id_.receiver, "delivery": id_.number}
-            self._delete(connection, database.DELIVERY_CHANGE, **of_it)
-            self._delete(connection, table, receiver=id_.receiver, number=id_.number)
+            delete_rows(connection, database.DELIVERY_CHANGE, self._issuer, **of_it)
+            delete_rows(connection, table, self._issuer, receiver=id_.receiver, number=id_.number)
         for known, changes in news.read.values():
             row = {"issuer": self._issuer, **known.model_dump()}
             connection.execute(table.insert().values(row))
-            self._insert(connection, database.DELIVERY_CHANGE, changes.with_row_index("place"))
-
-    def _delete(self, connection: Connection, table: Table, **key: object) -> None:
-        is_of_key = [table.c[name] == value for name, value in key.items()]
-        connection.execute(delete(table).where(table.c.issuer == self._issuer, *is_of_key))
-
-    def _insert(self, connection: Connection, table: Table, rows: pl.DataFrame) -> None:
-        insert_frame(connection, table, rows.with_columns(issuer=pl.lit(self._issuer)))
+            insert_rows(
+                connection, database.DELIVERY_CHANGE, self._issuer, changes.with_row_index("place")
+            )
 
     def _set_check(self, connection: Connection, run: str, mark: str) -> None:
         table = database.RUN

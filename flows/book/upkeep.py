@@ -16,11 +16,10 @@ rolled back once it was read.
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import date, datetime
 from typing import Any, NamedTuple, Protocol
 
 import polars as pl
-from sqlalchemy import Connection, Table, delete, insert, select, update
+from sqlalchemy import Connection, update
 
 from flows.book.attempts import (
     ATTEMPT,
@@ -30,7 +29,6 @@ from flows.book.attempts import (
     in_order,
 )
 from flows.book.departures import (
-    DEPARTED,
     FOLLOWED,
     WholeExtract,
     departures,
@@ -40,18 +38,23 @@ from flows.book.departures import (
     whole_extract,
 )
 from flows.book.known_runs import (
-    LEDGER_ROWS,
-    ClosedRun,
-    End,
-    KnownPlan,
-    KnownRuns,
     closed_among,
     ledger_rows,
     read_plans,
 )
 from flows.book.news import Mark, News, is_believed, news_since, read_mark
 from flows.book.opening import opening_balance
-from flows.database.bulk import insert_frame, read_frame
+from flows.book.stored_book import (
+    RunRow,
+    as_judged,
+    delete_rows,
+    forget_rows,
+    insert_rows,
+    read_attempts,
+    read_departed,
+    read_runs,
+    replace_row,
+)
 from flows.runs.adapters import Adapters
 from flows.runs.commits import registered_runs
 from flows.runs.identity import digest
@@ -68,102 +71,6 @@ from schemas.records import Abandoned
 TOGETHER = 16  # runs whose figures are judged together
 # what of a run its attempts are read from, apart from its ledger
 _SOURCES = ("manifest.json", "report/rows/", "events/", "closed/", "single/")
-
-
-class RunRow(NamedTuple):
-    """A row of the table `run`."""
-
-    run: str
-    source_key: str | None = None
-    source_version: str | None = None
-    source_size: int | None = None
-    source_sha256: str | None = None
-    as_of: date | None = None
-    is_whole: bool | None = None
-    end: End | None = None
-    committed_at: datetime | None = None
-    turn: int | None = None
-    content: int | None = None
-    objects: str | None = None
-    is_committed: bool = False
-    has_twins: bool = False
-    is_renewal: bool = False
-    extract_day: date | None = None
-    is_full: bool = False
-    closes: bool = False
-    excludes: bool = False
-    has_departures: bool = False
-    judged: str | None = None
-    figures: Mapping[str, Any] | None = None
-
-    @property
-    def plan(self) -> KnownPlan | None:
-        """Its plan; None where it has not ended as far as is known."""
-        if not self.end:
-            return None
-        return KnownPlan(
-            run=self.run,
-            key=self.source_key or "",
-            version=self.source_version or "",
-            size=self.source_size or 0,
-            sha256=self.source_sha256 or "",
-            as_of=self.as_of or date.min,
-            is_whole=bool(self.is_whole),
-            end=self.end,
-            committed_at=self.committed_at,
-        )
-
-    @property
-    def extract(self) -> WholeExtract | None:
-        """Its committed whole extract; None for a selection, and before the commit."""
-        if self.extract_day is None or self.turn is None:
-            return None
-        return WholeExtract(
-            day=self.extract_day,
-            turn=self.turn,
-            full=self.is_full,
-            closes=self.closes,
-            excludes=self.excludes,
-        )
-
-    @property
-    def is_unjudged(self) -> bool:
-        """Whether it is committed, and nobody has looked whether something about it is open."""
-        return self.end == "committed" and self.judged is None
-
-    @property
-    def closed(self) -> ClosedRun | None:
-        """Its figures, where nothing about it is open."""
-        return ClosedRun.model_validate(self.figures) if self.figures is not None else None
-
-    def with_plan(self, plan: KnownPlan) -> "RunRow":
-        """Return it with the plan of a run that has ended."""
-        return self._replace(
-            source_key=plan.key,
-            source_version=plan.version,
-            source_size=plan.size,
-            source_sha256=plan.sha256,
-            as_of=plan.as_of,
-            is_whole=plan.is_whole,
-            end=plan.end or None,
-            committed_at=plan.committed_at,
-        )
-
-    def with_extract(self, extract: WholeExtract | None) -> "RunRow":
-        """Return it with the extract that it is of."""
-        if extract is None:
-            return self._replace(extract_day=None)
-        return self._replace(
-            extract_day=extract.day,
-            is_full=extract.full,
-            closes=extract.closes,
-            excludes=extract.excludes,
-        )
-
-    @property
-    def without_attempts(self) -> "RunRow":
-        """It without its attempts, which are gone: its ledger was purged, or it was abandoned."""
-        return self._replace(turn=None, content=None, objects=None, extract_day=None)
 
 
 class Update(NamedTuple):
@@ -247,23 +154,23 @@ class BookOfRuns:
         if read_mark(connection, issuer).version != update.version:
             return False
         if update.is_anew:
-            _forget(connection, issuer)
-        _replace_row(connection, database.WATERMARK, update.mark.row(issuer))
+            forget_rows(connection, issuer)
+        replace_row(connection, database.WATERMARK, update.mark.row(issuer))
         for row in update.runs.values():
-            _replace_row(connection, database.RUN, {"issuer": issuer, **row._asdict()})
+            replace_row(connection, database.RUN, {"issuer": issuer, **row._asdict()})
         for run, turn in update.without_attempts:
-            _delete(connection, database.ATTEMPT, issuer, turn=turn)
+            delete_rows(connection, database.ATTEMPT, issuer, turn=turn)
             for table in (database.LEDGER_ROW, database.PLACEMENT):
-                _delete(connection, table, issuer, run=run)
+                delete_rows(connection, table, issuer, run=run)
         for turn, attempts in update.attempts.items():
-            _delete(connection, database.ATTEMPT, issuer, turn=turn)
-            _insert(connection, database.ATTEMPT, issuer, attempts.with_row_index("place"))
+            delete_rows(connection, database.ATTEMPT, issuer, turn=turn)
+            insert_rows(connection, database.ATTEMPT, issuer, attempts.with_row_index("place"))
         for run, rows in update.rows_of.items():
-            _delete(connection, database.LEDGER_ROW, issuer, run=run)
-            _insert(connection, database.LEDGER_ROW, issuer, rows)
+            delete_rows(connection, database.LEDGER_ROW, issuer, run=run)
+            insert_rows(connection, database.LEDGER_ROW, issuer, rows)
         if update.departed is not None:
-            _delete(connection, database.DEPARTURE, issuer)
-            _insert(connection, database.DEPARTURE, issuer, update.departed)
+            delete_rows(connection, database.DEPARTURE, issuer)
+            insert_rows(connection, database.DEPARTURE, issuer, update.departed)
         return True
 
 
@@ -276,9 +183,9 @@ def forget_book(adapters: Adapters, issuer: str) -> None:
 
     def forget(connection: Connection) -> None:
         version = read_mark(connection, issuer).version
-        _forget(connection, issuer)
+        forget_rows(connection, issuer)
         mark = Mark(version=version + 1, code="")
-        _replace_row(connection, database.WATERMARK, mark.row(issuer))
+        replace_row(connection, database.WATERMARK, mark.row(issuer))
 
     adapters.database.act(issuer, forget)
 
@@ -289,27 +196,6 @@ def judge_again(adapters: Adapters, issuer: str, runs: Collection[str]) -> None:
     unjudged = update(database.RUN).where(is_of_them).values(judged=None, figures=None)
     if runs and not isinstance(adapters.store, Overlay):
         adapters.database.act(issuer, lambda connection: connection.execute(unjudged).close())
-
-
-def _forget(connection: Connection, issuer: str) -> None:
-    for table in database.DERIVED:
-        _delete(connection, table, issuer)
-
-
-def _replace_row(connection: Connection, table: Table, row: Mapping[str, Any]) -> None:
-    key = [column == row[column.name] for column in table.primary_key]
-    changed = connection.execute(update(table).where(*key).values(row))
-    if not changed.rowcount:
-        connection.execute(insert(table).values(row))
-
-
-def _delete(connection: Connection, table: Table, issuer: str, **key: object) -> None:
-    is_of_key = [table.c[name] == value for name, value in key.items()]
-    connection.execute(delete(table).where(table.c.issuer == issuer, *is_of_key))
-
-
-def _insert(connection: Connection, table: Table, issuer: str, rows: pl.DataFrame) -> None:
-    insert_frame(connection, table, rows.with_columns(issuer=pl.lit(issuer)))
 
 
 class _News:
@@ -531,7 +417,7 @@ class _News:
         """Note the figures of the runs that were closed since; return the rows of small ones."""
         changed = news.runs if news.trail else self._pages.keys()
         for run, row in self._rows.items():
-            self._rows[run] = _as_judged(row, self._stored, changed)
+            self._rows[run] = as_judged(row, self._stored, changed)
         busy = news.recent.keys() | self._pending if news.trail else changed
         to_judge = [run for run, row in self._rows.items() if row.is_unjudged and run not in busy]
         if len(to_judge) < TOGETHER or isinstance(self._store, Overlay):
@@ -562,104 +448,7 @@ def with_twins_of(attempts: pl.DataFrame, repeated: pl.DataFrame) -> pl.DataFram
     return joined.with_columns(twin=pl.coalesce("of_origin", "twin")).select(*ATTEMPT)
 
 
-# What is read
-# --------------------------------------------------------------------------------------------------
-
-
-def read_runs(connection: Connection, issuer: str) -> dict[str, RunRow]:
-    """Return what is known of each run, by run."""
-    columns = [database.RUN.c[name] for name in RunRow._fields]
-    rows = connection.execute(select(*columns).where(database.RUN.c.issuer == issuer))
-    return {row.run: RunRow(*row) for row in rows}
-
-
-def read_attempts(
-    connection: Connection, issuer: str, columns: Sequence[str], turn: int | None = None
-) -> pl.DataFrame:
-    """Return these columns of all attempts, or of those of one run, in the order of the commits."""
-    table = database.ATTEMPT
-    query = select(*(table.c[name] for name in columns)).where(table.c.issuer == issuer)
-    if turn is not None:
-        query = query.where(table.c.turn == turn)
-    schema = pl.Schema({name: ATTEMPT[name] for name in columns})
-    return read_frame(connection, query.order_by(table.c.turn, table.c.place), schema)
-
-
-def read_departed(connection: Connection, issuer: str) -> pl.DataFrame:
-    """Return the cards that have left or are left out (DEPARTED)."""
-    table = database.DEPARTURE
-    query = select(*(table.c[name] for name in DEPARTED)).where(table.c.issuer == issuer)
-    return read_frame(connection, query.order_by(table.c.holder, table.c.last_4), DEPARTED)
-
-
 def stored_runs(adapters: Adapters, runs: StoredRuns) -> dict[str, RunRow]:
     """Return what the database has of each run, by run."""
     with tables(adapters, runs.issuer, BookOfRuns(runs)) as connection:
         return read_runs(connection, runs.issuer)
-
-
-def known_runs(adapters: Adapters, runs: StoredRuns) -> KnownRuns:
-    """Return what is known of an issuer's runs, also where the book cannot be read.
-
-    The plans of the runs that have not ended are read, and so are those that the database lacks.
-    """
-    store = runs.store
-    with adapters.database.snapshot() as connection:
-        mark = read_mark(connection, runs.issuer)
-        rows = read_runs(connection, runs.issuer)
-    if not is_believed(mark, store, runs.issuer):
-        return known_runs_of(adapters, runs, {})
-    pending = [run for run, row in rows.items() if row.turn is not None and not row.is_committed]
-    news = news_since(store, runs.issuer, mark, pending)
-    changed = news.runs if news.trail else rows.keys()
-    as_judged = {run: _as_judged(row, runs, changed) for run, row in rows.items()}
-    return known_runs_of(adapters, runs, as_judged)
-
-
-def _as_judged(row: RunRow, runs: StoredRuns, changed: Collection[str]) -> RunRow:
-    """Return a row without its figures where its run may be another than when it was judged."""
-    form = "purged" if row.run in runs.without_ledger else "whole"
-    if row.judged == form and row.run not in changed:
-        return row
-    return row._replace(judged=None, figures=None)
-
-
-def known_runs_of(adapters: Adapters, runs: StoredRuns, rows: Mapping[str, RunRow]) -> KnownRuns:
-    """Return what is known of an issuer's runs, of which these rows are stored."""
-    plans = {run: row.plan for run, row in rows.items()}
-    ended = {run: plan for run, plan in plans.items() if plan is not None}
-    closed = {run: row.closed for run, row in rows.items()}
-    return KnownRuns(
-        read_plans(runs, ended),
-        {run: figures for run, figures in closed.items() if figures is not None},
-        lambda cuid: _runs_with(adapters, runs.issuer, cuid),
-        lambda: _links(adapters, runs.issuer),
-    )
-
-
-def known_plans(adapters: Adapters, runs: StoredRuns) -> list[KnownPlan]:
-    """Return what is known of the plan of each run that has one, by business date."""
-    return list(known_runs(adapters, runs).plans.values())
-
-
-def closed_runs(adapters: Adapters, runs: StoredRuns) -> Collection[str]:
-    """Return the ids of the runs about which nothing is open, as far as that is known."""
-    return known_runs(adapters, runs).closed.keys()
-
-
-def _runs_with(adapters: Adapters, issuer: str, cuid: str) -> set[str]:
-    """Return the closed runs that have a row with a cuid, of those whose rows are kept."""
-    table = database.LEDGER_ROW
-    query = select(table.c.run).distinct().where(table.c.issuer == issuer, table.c.cuid == cuid)
-    with adapters.database.snapshot() as connection:
-        return set(connection.execute(query).scalars())
-
-
-def _links(adapters: Adapters, issuer: str) -> pl.DataFrame:
-    """Return the links of the closed runs whose rows are kept (LEDGER_ROWS)."""
-    table = database.LEDGER_ROW
-    query = select(*(table.c[name] for name in LEDGER_ROWS)).where(
-        table.c.issuer == issuer, table.c.link.is_not(None)
-    )
-    with adapters.database.snapshot() as connection:
-        return read_frame(connection, query.order_by(table.c.run, table.c.row), LEDGER_ROWS)

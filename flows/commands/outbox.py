@@ -34,7 +34,7 @@ from flows.steps import FOLDER, Step, counted
 from flows.wiring import edges, now, wire
 
 with on_first_use():
-    from flows.book import upkeep
+    from flows.book import stored_book
     from flows.reports import ages, behind, lists
     from flows.runs import chunks as sealed
     from flows.runs import context as contexts
@@ -73,7 +73,7 @@ def outbox_list(context: Context, issuer: str, *, run: str = "") -> Result:
         chunks = stored_run.StoredRun.by_id(adapters.store, run).outbox
     else:
         runs = stored_runs.StoredRuns(adapters.store, issuer)
-        closed = upkeep.closed_runs(adapters, runs)
+        closed = stored_book.closed_runs(adapters, runs)
         chunks = list(outbox.outboxes(runs, closed=closed))
     facts = {"issuer": issuer, "chunks": [_facts(chunk) for chunk in chunks]}
     waiting = [chunk for chunk in chunks if chunk.state == "waiting"]
@@ -112,7 +112,7 @@ def fetch(context: Context, run: str, chunks: Sequence[int], *, to: Path) -> Res
         issuer_context = wire(context.folder, issuer)
         pinned = issuer_context.issuer.portal.fingerprints
         runs = stored_runs.StoredRuns(issuer_context.adapters.store, issuer)
-        closed = upkeep.closed_runs(issuer_context.adapters, runs)
+        closed = stored_book.closed_runs(issuer_context.adapters, runs)
         by_run: dict[str, Sequence[int]] = {**outbox.waiting_by_run(runs, pinned, closed)}
     else:
         issuer_context = context.context_of(run)
@@ -197,7 +197,7 @@ def _fetched(
     issuer = issuer_context.issuer.issuer
     runs = stored_runs.StoredRuns(issuer_context.adapters.store, issuer)
     return outbox.fetched_by_run(
-        runs, sums.decode(), upkeep.closed_runs(issuer_context.adapters, runs)
+        runs, sums.decode(), stored_book.closed_runs(issuer_context.adapters, runs)
     )
 
 

@@ -9,7 +9,7 @@ from datetime import date, datetime, timedelta
 from typing import NamedTuple
 
 from flows.book.book import read_book
-from flows.book.upkeep import known_plans
+from flows.book.stored_book import known_plans
 from flows.errors import CardlinkError, TryAgainError
 from flows.operations.acknowledgement import not_told
 from flows.operations.alert_kinds import Alert, Cause

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from flows.book.upkeep import closed_runs
+from flows.book.stored_book import closed_runs
 from flows.errors import OperatorError
 from flows.reports.rebuild import RunReport, rebuild_lasting
 from flows.reports.reconciled import Findings, find_breaks

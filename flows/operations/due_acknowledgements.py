@@ -12,7 +12,7 @@ from functools import partial
 from typing import NamedTuple
 
 from flows.book.known_runs import KnownPlan, KnownRuns
-from flows.book.upkeep import known_runs
+from flows.book.stored_book import known_runs
 from flows.reports.dropped_corrections import unsent_files
 from flows.runs.context import IssuerContext
 from flows.runs.identity import canonical, digest

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from flows.book.known_runs import ClosedRun
 from flows.book.removals import Ledger, removals
-from flows.book.upkeep import known_runs
+from flows.book.stored_book import known_runs
 from flows.operations.erasure import finish_erasures
 from flows.operations.remediation import CommittedError, abandon
 from flows.operations.retention import (

@@ -7,7 +7,7 @@ result rows attributed by hand in `manual_attribution.py`.
 from datetime import date
 from typing import Literal
 
-from flows.book.upkeep import known_runs
+from flows.book.stored_book import known_runs
 from flows.errors import OperatorError
 from flows.reports.missed_days import missed_days
 from flows.runs.adapters import Adapters

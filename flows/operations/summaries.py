@@ -12,7 +12,7 @@ from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
-from flows.book.upkeep import known_runs
+from flows.book.stored_book import known_runs
 from flows.operations.alert_history import open_alerts
 from flows.operations.alert_kinds import KINDS
 from flows.redaction import redact

@@ -7,7 +7,7 @@ then the worklist has a line about the run.
 
 from collections.abc import Iterable
 
-from flows.book.upkeep import known_runs
+from flows.book.stored_book import known_runs
 from flows.reports.rebuild import rebuild_lasting
 from flows.results.lineage import newest_first
 from flows.runs.context import IssuerContext

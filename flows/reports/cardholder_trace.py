@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from flows.book.upkeep import known_runs
+from flows.book.stored_book import known_runs
 from flows.errors import OperatorError
 from flows.reports.cardholder import SINGLE, Attempt, attempt_of, single_attempt
 from flows.runs.adapters import Adapters

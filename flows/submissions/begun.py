@@ -19,7 +19,7 @@ from datetime import date, datetime
 from typing import Literal, NamedTuple
 
 from flows.book.known_runs import KnownPlan
-from flows.book.upkeep import known_plans
+from flows.book.stored_book import known_plans
 from flows.runs.adapters import Adapters
 from flows.runs.claim import OLD, ClaimedError, claimed, holder_of, was_claimed
 from flows.runs.commits import recently_registered

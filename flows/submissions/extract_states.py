@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from flows.book.known_runs import KnownPlan
-from flows.book.upkeep import known_plans
+from flows.book.stored_book import known_plans
 from flows.extracts.delivery import business_date, is_extract, missing, waits_for
 from flows.extracts.errors import checked_name
 from flows.extracts.joined.pair import with_partner

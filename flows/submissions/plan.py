@@ -9,7 +9,7 @@ registered last when it was made.
 from datetime import date
 
 from flows import __version__
-from flows.book.upkeep import known_plans
+from flows.book.stored_book import known_plans
 from flows.errors import ExtractError, OperatorError
 from flows.runs.adapters import Adapters
 from flows.runs.context import IssuerContext

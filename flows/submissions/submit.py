@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from datetime import date
 from typing import NamedTuple
 
-from flows.book.upkeep import known_plans
+from flows.book.stored_book import known_plans
 from flows.errors import BalanceError, CardlinkError, ExtractError, GateError, OperatorError
 from flows.extracts.delivery import business_date
 from flows.extracts.mapping import Note, stop

@@ -12,7 +12,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from flows.book import upkeep
+from flows.book import stored_book, upkeep
 from flows.book.book import read_book
 from flows.operations.delivered_so_far import confirm
 from flows.operations.delivery import deliver
@@ -79,7 +79,7 @@ READERS: dict[str, Callable[[Bench], object]] = {
     "programme": lambda bench: read_issuer(bench.context),
     "status": lambda bench: read_book(bench.context.adapters, "bank").runs.statuses(bench.runs),
     "outbox": lambda bench: [
-        *outboxes(bench.runs, closed=upkeep.closed_runs(bench.context.adapters, bench.runs))
+        *outboxes(bench.runs, closed=stored_book.closed_runs(bench.context.adapters, bench.runs))
     ],
     "trace": lambda bench: trace(bench.context.adapters, "bank", "nobody"),
     "renewal": lambda bench: renewals(bench.context, 7),
@@ -158,7 +158,7 @@ def test_closed_runs_that_changed_or_whose_figures_are_damaged_are_read_again(
     monkeypatch.setattr(upkeep, "TOGETHER", 1)
     bench = grown(tmp_path / "store", 2)
     settle(bench, NEXT)
-    known = upkeep.known_runs(bench.context.adapters, bench.runs)
+    known = stored_book.known_runs(bench.context.adapters, bench.runs)
     [first, second] = known.closed
     figures = {status.run: status for status in known.statuses(bench.runs)}
 
@@ -169,8 +169,8 @@ def test_closed_runs_that_changed_or_whose_figures_are_damaged_are_read_again(
     assert {second} == known.without(cuid)
     bench.context.adapters.store.create(f"bank/runs/{first}/events/1-noted-1.json", b"{}")
 
-    assert [second] == [*upkeep.closed_runs(bench.context.adapters, bench.runs)]
+    assert [second] == [*stored_book.closed_runs(bench.context.adapters, bench.runs)]
     upkeep.forget_book(bench.context.adapters, "bank")
-    unread = upkeep.known_runs(bench.context.adapters, bench.runs)
+    unread = stored_book.known_runs(bench.context.adapters, bench.runs)
     assert not unread.closed
     assert figures == {status.run: status for status in unread.statuses(bench.runs)}

@@ -16,7 +16,8 @@ import pytest
 from flows.book import upkeep
 from flows.book.book import read_book
 from flows.book.known_runs import LARGEST, ClosedRun, KnownRuns, closed_run, read_plans
-from flows.book.upkeep import judge_again, known_runs
+from flows.book.stored_book import known_runs
+from flows.book.upkeep import judge_again
 from flows.operations.purge import plan_purge, purge
 from flows.operations.retention import closed_state, state_of
 from flows.reports.run_facts import facts_of

@@ -16,7 +16,8 @@ from sqlalchemy import Connection, update
 from flows.book import link_stages, upkeep
 from flows.book.attempts import ATTEMPT
 from flows.book.book import read_book
-from flows.book.upkeep import BookOfRuns, forget_book, read_attempts, stored_runs
+from flows.book.stored_book import read_attempts
+from flows.book.upkeep import BookOfRuns, forget_book, stored_runs
 from flows.database.connection import Database
 from flows.operations.delivery import deliver
 from flows.partner_api.follow_links import follow_links

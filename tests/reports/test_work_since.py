@@ -10,7 +10,8 @@ import polars as pl
 from flows.adapters.local import LocalStore
 from flows.book.attempts import ATTEMPT
 from flows.book.known_runs import KnownPlan
-from flows.book.upkeep import forget_book, known_plans
+from flows.book.stored_book import known_plans
+from flows.book.upkeep import forget_book
 from flows.reports.link_work import nameless_work, not_replaced_work
 from flows.reports.unlinked_work import unlinked_work
 from flows.reports.work import Line

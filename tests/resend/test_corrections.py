@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from flows.book.book import read_book
-from flows.book.upkeep import known_plans
+from flows.book.stored_book import known_plans
 from flows.reports.worklist import unsent_corrections
 from flows.resend import corrections as run_corrections
 from flows.resend.corrections import (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.book.upkeep import known_plans
+from flows.book.stored_book import known_plans
 from flows.operations.undecided_work import undecided
 from flows.reports.work import lines
 from flows.submissions.submit import Request, refuse_resend, settle

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flows.book.upkeep import known_plans
+from flows.book.stored_book import known_plans
 from flows.runs.adapters import NoReasonError
 from flows.runs.chains import add_next
 from flows.runs.claim import OLD, ClaimedError, Lease, end, holder_of
