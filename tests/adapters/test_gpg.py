@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,6 +29,8 @@ from flows.runs.sealing import (
 )
 from tests import keys
 from tests.adapters.sealers import CARD, CHUNKS, gpg_that, sealer_to
+
+PATIENT = 60.0  # seconds that a process which was told to end has
 
 
 def test_a_missing_gpg_says_what_to_install() -> None:
@@ -212,6 +215,16 @@ def run_and_end(folder: Path, end: str) -> bytes:
     ).stdout
 
 
+def processes_left(folder: Path) -> list[str]:
+    """Return the command lines of processes that name a folder, once those that were told to end
+    had time to: an agent acknowledges that before it has ended.
+    """
+    deadline = time.monotonic() + PATIENT
+    while processes_of(folder) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return processes_of(folder)
+
+
 def processes_of(folder: Path) -> list[str]:
     """Return the command lines of processes that name a folder."""
     lines = []
@@ -256,7 +269,7 @@ def test_homes_of_killed_processes_are_removed_and_those_of_live_ones_kept() -> 
         assert b"2\n" == left
         held.close()
         assert {living, elsewhere} == set(folder.iterdir())
-        assert [] == processes_of(folder)
+        assert [] == processes_left(folder)
 
 
 def test_plaintext_is_in_no_file_of_the_home_while_gpg_works(tmp_path: Path) -> None:
