@@ -11,6 +11,7 @@ from datetime import date
 from functools import cached_property
 
 import polars as pl
+from sqlalchemy import ColumnElement
 
 from flows.book.attempts import (
     ATTEMPT,
@@ -39,7 +40,14 @@ from flows.book.standing import (
     with_excluded,
     with_state,
 )
-from flows.book.stored_book import known_runs_of, read_attempts, read_departed, read_runs
+from flows.book.stored_book import (
+    known_runs_of,
+    of_cuid,
+    of_holders,
+    read_attempts,
+    read_departed,
+    read_runs,
+)
 from flows.book.upkeep import BookOfRuns, tables
 from flows.runs.adapters import Adapters
 from flows.runs.cards import CONTENT_FINGERPRINTS, ISSUE, is_single
@@ -262,15 +270,34 @@ def read_book(adapters: Adapters, issuer: str, columns: Sequence[str] = ATTEMPT.
     return book_of(adapters, StoredRuns(adapters.store, issuer), columns)
 
 
-def book_of(adapters: Adapters, runs: StoredRuns, columns: Sequence[str] = ATTEMPT.names()) -> Book:
-    """Return the book of an issuer's runs, as `read_book` does; which there are is listed once."""
+def book_of_cuid(adapters: Adapters, issuer: str, cuid: str) -> Book:
+    """Return an issuer's book of the cardholders who were ever named by this cuid alone."""
+    runs = StoredRuns(adapters.store, issuer)
+    return book_of(adapters, runs, which=of_cuid(issuer, cuid)).of_cuid(cuid)
+
+
+def book_of_holders(adapters: Adapters, runs: StoredRuns, holders: pl.Series) -> Book:
+    """Return the book of these cardholders alone."""
+    return book_of(adapters, runs, which=of_holders(holders)).of_holders(holders)
+
+
+def book_of(
+    adapters: Adapters,
+    runs: StoredRuns,
+    columns: Sequence[str] = ATTEMPT.names(),
+    which: ColumnElement[bool] | None = None,
+) -> Book:
+    """Return the book of an issuer's runs, as `read_book` does; which there are is listed once.
+
+    `which`: the attempts of runs that are read; all without it.
+    """
     store = adapters.store
     issuer = runs.issuer
     typed_in = attempts_typed_in(prompted_singles(store, issuer)).select(columns)
     with tables(adapters, issuer, BookOfRuns(runs)) as connection:
         mark = read_mark(connection, issuer)
         rows = read_runs(connection, issuer)
-        attempts = in_order([read_attempts(connection, issuer, columns), typed_in])
+        attempts = in_order([read_attempts(connection, issuer, columns, which), typed_in])
         departed = read_departed(connection, issuer)
     extracts = [row.extract for row in rows.values() if row.extract is not None]
     return Book(

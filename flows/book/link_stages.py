@@ -21,7 +21,7 @@ from flows.book.deliveries import (
 )
 from flows.book.news import read_mark
 from flows.book.stages import FOLLOWED, REPORTED_END, Stages, followed_links, reported_ends
-from flows.book.stored_book import delete_rows, insert_rows, read_attempts
+from flows.book.stored_book import delete_rows, insert_rows, of_turn, read_attempts
 from flows.book.upkeep import BookOfRuns, tables
 from flows.database.bulk import read_frame
 from flows.runs.adapters import Adapters
@@ -121,7 +121,7 @@ class StagesOfLinks:
         return checked, pl.concat([pl.DataFrame(schema=FOLLOWED), *frames])
 
     def _attempts(self, connection: Connection, turn: int) -> pl.DataFrame:
-        return read_attempts(connection, self._issuer, ("run", "row", *ISSUE), turn)
+        return read_attempts(connection, self._issuer, ("run", "row", *ISSUE), of_turn(turn))
 
     def _links(self, run_id: str, attempts: pl.DataFrame) -> pl.DataFrame:
         run = StoredRun.by_id(self._store, run_id)

@@ -9,7 +9,7 @@ from datetime import date, datetime
 from typing import Any, NamedTuple
 
 import polars as pl
-from sqlalchemy import Connection, Table, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Table, delete, insert, select, true, update
 
 from flows.book.attempts import ATTEMPT
 from flows.book.departures import DEPARTED, WholeExtract
@@ -19,6 +19,8 @@ from flows.database.bulk import insert_frame, read_frame
 from flows.runs.adapters import Adapters
 from flows.runs.stored_runs import StoredRuns
 from schemas import database
+
+MOST_NAMED = 10_000  # cardholders that a query names; a database takes 32,766 values
 
 
 class RunRow(NamedTuple):
@@ -157,14 +159,37 @@ def read_runs(connection: Connection, issuer: str) -> dict[str, RunRow]:
     return {row.run: RunRow(*row) for row in rows}
 
 
+def of_turn(turn: int) -> ColumnElement[bool]:
+    """Return which attempts are those of one run."""
+    return database.ATTEMPT.c.turn == turn
+
+
+def of_cuid(issuer: str, cuid: str) -> ColumnElement[bool]:
+    """Return which attempts are of the cardholders who were ever named by a cuid."""
+    named = database.ATTEMPT.alias("named")
+    holders = select(named.c.holder).where(named.c.issuer == issuer, named.c.cuid == cuid)
+    return database.ATTEMPT.c.holder.in_(holders)
+
+
+def of_holders(holders: pl.Series) -> ColumnElement[bool]:
+    """Return which attempts are of these cardholders; all, where so many are asked for that reading
+    all costs no more.
+    """
+    names = holders.unique().to_list()
+    return database.ATTEMPT.c.holder.in_(names) if len(names) <= MOST_NAMED else true()
+
+
 def read_attempts(
-    connection: Connection, issuer: str, columns: Sequence[str], turn: int | None = None
+    connection: Connection,
+    issuer: str,
+    columns: Sequence[str],
+    which: ColumnElement[bool] | None = None,
 ) -> pl.DataFrame:
-    """Return these columns of all attempts, or of those of one run, in the order of the commits."""
+    """Return these columns of all attempts, or of `which`, in the order of the commits."""
     table = database.ATTEMPT
     query = select(*(table.c[name] for name in columns)).where(table.c.issuer == issuer)
-    if turn is not None:
-        query = query.where(table.c.turn == turn)
+    if which is not None:
+        query = query.where(which)
     schema = pl.Schema({name: ATTEMPT[name] for name in columns})
     return read_frame(connection, query.order_by(table.c.turn, table.c.place), schema)
 

@@ -50,6 +50,7 @@ from flows.book.stored_book import (
     delete_rows,
     forget_rows,
     insert_rows,
+    of_turn,
     read_attempts,
     read_departed,
     read_runs,
@@ -362,7 +363,7 @@ class _News:
         """Return the attempts of a run: as they were just read, or as they are stored."""
         if turn in self._attempts:
             return self._attempts[turn]
-        return read_attempts(self._connection, self._issuer, ATTEMPT.names(), turn)
+        return read_attempts(self._connection, self._issuer, ATTEMPT.names(), of_turn(turn))
 
     # Departures
 

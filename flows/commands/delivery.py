@@ -215,8 +215,8 @@ def _lines(
     if done.waiting:
         limit = context.issuer.limits.max_withdrawn
         template = (
-            f"{name}: {done.waiting:,} links are not withdrawn until somebody decides it (their "
-            f"cards left, or no answer says them any more; max_withdrawn = {limit}): {{withdraw}}"
+            f"{name}: {done.waiting:,} links are not withdrawn until somebody decides (their "
+            f"cards left, or no answer has them any more; max_withdrawn = {limit}): {{withdraw}}"
         )
         yield Sentence(template, withdraw=_withdrawing(context, outcome))
     for key in done.doubts:

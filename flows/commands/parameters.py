@@ -83,9 +83,9 @@ Rows = Annotated[
         pattern=r"[0-9]+(,[0-9]+)*",
         form="a number of rows, or several with commas between",
         help=(
-            "How many rows, cards or links it is about, as the worklist and its dry run say, of "
-            "several issuers each; if there are others by now, nothing is decided. Rows, "
-            "cardholders and chunks that are named one by one need none."
+            "How many rows, cards or links it is about, as the worklist or the dry run showed, a "
+            "number for each issuer. Where there are more or fewer by now, nothing is decided. "
+            "Rows, cardholders and chunks that are named one by one need none."
         ),
         several=True,
     ),

@@ -80,7 +80,7 @@ def _known(context: Context, issuer: str, cuid: str, *, urls: bool) -> _Known:
     adapters = edges(settings, context.folder)
     known = cardholder_trace.trace(adapters, issuer, cuid, urls=urls)
     today = business_date.local_day(now(), settings.time_zone)
-    of_cuid = book.read_book(adapters, issuer).of_cuid(cuid)
+    of_cuid = book.book_of_cuid(adapters, issuer, cuid)
     renewals = _renewals(context, of_cuid, cuid, known.attempts, today)
     cards = cardholder_status.card_statuses(of_cuid, cuid, known.attempts, today, renewals)
     act = erasure.erasure_of(adapters.store, issuer, cuid)

@@ -70,7 +70,9 @@ class DatabaseRevisionError(OperatorError):
         "The tables of the database {place} are at revision {revision}; this cardlink knows "
         "revisions up to {newest}."
     )
-    next_step = "Nothing was read or changed. Use the cardlink that made it, or a newer one."
+    next_step = (
+        "Nothing was read or changed. Use the version of cardlink that made it, or a newer one."
+    )
 
 
 # by the beginning of SQLite's name of an error, or of PostgreSQL's SQLSTATE

@@ -772,7 +772,7 @@ WITHDRAWALS = _kind(
     Kind(
         "withdrawals to decide",
         ISSUER,
-        "Their cards left, which are more than are withdrawn without a decision",
+        "Their cards left, and so many links are not withdrawn without a decision",
         Step("deliver", Slot("issuer"), open="withdrawals", reason=WHY, dry_run=True),
         (
             "See what it would withdraw, and ask the issuer whether these cardholders left. Where "

@@ -139,8 +139,8 @@ class LeaversError(GateError):
     )
     next_step = Sentence(
         "Ask the issuer whether they left. If they did, submit with {open}: {left} cards leave, "
-        "{links} links are to be withdrawn, and above max_withdrawn that waits for a decision. "
-        "To decide for every extract: limits.max_leavers.",
+        "{links} links are to be withdrawn, and withdrawals above max_withdrawn wait for a "
+        "decision. To decide for every extract: limits.max_leavers.",
         open=opening("leavers"),
     )
 

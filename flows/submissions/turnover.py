@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from flows.book.book import Book, book_of
+from flows.book.book import Book, book_of, book_of_holders
 from flows.book.departures import FOLLOWED, extract_of, movement, naming_of
 from flows.book.served import served_cards
 from flows.runs.business_date import local_day
@@ -51,8 +51,8 @@ class Turnover(NamedTuple):
         if self.left:
             yield (
                 f"{self.left:,} of {self.known:,} known cards leave ({self.left_cuids}); "
-                f"{self.links:,} of them have a link, which deliveries withdraw, more than "
-                "max_withdrawn only once somebody decides it"
+                f"{self.links:,} of them have a link, which the next deliveries withdraw; "
+                "withdrawals above max_withdrawn wait for a decision"
             )
 
 
@@ -85,7 +85,7 @@ def turnover_of(
     turned = Turnover(known=known, new=new.height, new_cuids=_examples(new))
     if left.is_empty():
         return turned
-    leaving = book_of(context.adapters, runs).of_holders(left["holder"])
+    leaving = book_of_holders(context.adapters, runs, left["holder"])
     return turned._replace(
         left=left.height,
         left_cuids=_examples(left),

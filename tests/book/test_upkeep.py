@@ -16,7 +16,7 @@ from sqlalchemy import Connection, update
 from flows.book import link_stages, upkeep
 from flows.book.attempts import ATTEMPT
 from flows.book.book import read_book
-from flows.book.stored_book import read_attempts
+from flows.book.stored_book import of_turn, read_attempts
 from flows.book.upkeep import BookOfRuns, forget_book, stored_runs
 from flows.database.connection import Database
 from flows.operations.delivery import deliver
@@ -219,7 +219,7 @@ def test_a_person_reads_of_each_attempt_what_the_book_reads(tmp_path: Path) -> N
     said = read_book(bench.context.adapters, "bank").attempts
 
     with bench.database.snapshot() as connection:
-        stored = read_attempts(connection, "bank", ATTEMPT.names(), 1)
+        stored = read_attempts(connection, "bank", ATTEMPT.names(), of_turn(1))
 
     assert said.equals(stored)
 

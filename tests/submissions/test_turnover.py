@@ -56,8 +56,8 @@ def test_an_opened_gate_says_what_will_happen_in_a_dry_run_and_in_the_submit(
 
     remark = (
         f"bank/extracts/{name}: 15 of 30 known cards leave (c-00, c-01, c-02 and 12 more); 15 of "
-        "them have a link, which deliveries withdraw, more than max_withdrawn only once somebody "
-        "decides it"
+        "them have a link, which the next deliveries withdraw; withdrawals above max_withdrawn wait "
+        "for a decision"
     )
     assert (remark,) == checked.remarks == done.remarks
 
