@@ -43,13 +43,15 @@ def names_of(context: IssuerContext) -> Names:
 
     There are none of what cannot be read: alerts say so.
     """
-    store = context.adapters.store
     issuer = context.issuer.issuer
     runs: list[str] = []
     files: list[str] = []
     with suppress(CardlinkError):
         runs = [
-            plan.run for plan in reversed(known_plans(context.adapters, StoredRuns(store, issuer)))
+            plan.run
+            for plan in reversed(
+                known_plans(context.adapters, StoredRuns(context.adapters, issuer))
+            )
         ]
     with suppress(CardlinkError):
         files = _extracts(context)

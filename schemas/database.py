@@ -93,6 +93,49 @@ ISSUER = Table(
     comment="An issuer: whoever changes something of it locks its row.",
 )
 
+JOURNAL = Table(
+    "journal",
+    METADATA,
+    _issuer(),
+    _column("number", Integer(), "its number, from 1, without a gap"),
+    _column("at", Moment(), "when it was done"),
+    _column("by", TEXT, "who did it: a person or a process, card numbers masked"),
+    _column("what", TEXT, "what was done, in a word or two"),
+    _column("run", TEXT, "the run that it was done to", null=True),
+    _column("once", TEXT, "what of the run happens once", null=True),
+    _column("reason", TEXT, "why, in the words of who did it"),
+    _column("facts", JSON(), "what else is to be known of it"),
+    _column("changes", JSON(), "the rows that it wrote: table, key, values; null: deleted"),
+    _column("before", TEXT, "digest of the entry before it, empty in the first"),
+    _column("digest", TEXT, "SHA-256 of all this"),
+    _column("proof", TEXT, "a keyed digest of the same, empty where there is no key"),
+    _column("proved_by", TEXT, "the name of that key"),
+    PrimaryKeyConstraint("issuer", "number"),
+    ForeignKeyConstraint(["issuer"], ["issuer.issuer"]),
+    CheckConstraint("number >= 1", name="number"),
+    Index(None, "issuer", "run", "number"),
+    Index("ix_journal_once", "issuer", "run", "once", unique=True),
+    comment="Who did what, when: one chain for an issuer, an entry in the transaction of each act.",
+)
+
+DECISION = Table(
+    "decision",
+    METADATA,
+    _issuer(),
+    _column("number", Integer(), "its number among the issuer's decisions, from 1"),
+    _column("kind", TEXT, "what is decided about: dismissed, given-up, kept-link, closed, …"),
+    _column("subject", TEXT, "the run, the file or the like; empty where the kind has one only"),
+    _column("at", Moment(), "when it was decided"),
+    _column("by", TEXT, "who decided it"),
+    _column("reason", TEXT, "why, in that person's words"),
+    _column("facts", JSON(), "what was decided: the fields of a record of `schemas/records.py`"),
+    PrimaryKeyConstraint("issuer", "number"),
+    ForeignKeyConstraint(["issuer"], ["issuer.issuer"]),
+    CheckConstraint("number >= 1", name="number"),
+    Index(None, "issuer", "kind", "subject", "number"),
+    comment="What a person decided; taken back by a later decision, never changed.",
+)
+
 WATERMARK = Table(
     "watermark",
     METADATA,
@@ -103,6 +146,7 @@ WATERMARK = Table(
     _column("newest", Date(), "business date of the latest whole extract"),
     _column("trail", Integer(), "number of the last entry read in the audit trail"),
     _column("seal", TEXT, "seal of that entry: another store has another"),
+    _column("journal", Integer(), "number of the last entry read in the journal"),
     _column("recent", JSON(), "when the trail named runs, in its last day: a time by run"),
     _column("removed", JSON(), "whom retention removed: counts by state"),
     _column("reported", TEXT, "digest of the transaction reports that were read"),

@@ -24,7 +24,7 @@ class MemoryBench(Bench):
     def answer(self, habits: Habits | None = None, **portal: Any) -> Answered:
         """Let the simulated portal answer what is committed."""
         simulated = Portal(MemoryOpener(), today=self.now().date(), **portal)
-        return answer_store(self.store, self.issuer.issuer, simulated, habits)
+        return answer_store(self.adapters, self.issuer.issuer, simulated, habits)
 
     @contextmanager
     def _sealer(self) -> Iterator[Sealer]:

@@ -76,6 +76,13 @@ def uncommit(folder: Path, run: str) -> None:
     max((folder / "store" / commits(keys_of(run).run.issuer)).iterdir()).unlink()
 
 
+def edges(store: Store, database: Database | None = None) -> Adapters:
+    """Return the edges of a test that has no bench: this store, by default an empty database."""
+    return Adapters(
+        store, lambda: NOON, "tester:1", lambda *_: None, database or Database("sqlite://")
+    )
+
+
 class SealTerms(NamedTuple):
     """What makes two sealers the same."""
 
@@ -112,13 +119,17 @@ class Bench:
     database: Database = field(default_factory=lambda: Database("sqlite://"))
 
     @property
+    def adapters(self) -> Adapters:
+        """Its edges: this store, this database."""
+        # the probe has tests of its own
+        return Adapters(self.store, self.now, self.actor, lambda *_: None, self.database)
+
+    @property
     def context(self) -> IssuerContext:
         """The issuer's edges: this store, real gpg."""
-        # the probe has tests of its own
-        outside = Adapters(self.store, self.now, self.actor, lambda *_: None, self.database)
         return IssuerContext(
             self.issuer,
-            outside,
+            self.adapters,
             default_header(),
             self._sealer,
             self._opener,
@@ -146,7 +157,7 @@ class Bench:
         """Let the simulated portal answer what is committed."""
         with GpgOpener([self.key.secret]) as opener:
             return answer_store(
-                self.store,
+                self.adapters,
                 self.issuer.issuer,
                 Portal(opener, today=self.now().date(), **portal),
                 habits,
@@ -167,12 +178,12 @@ class Bench:
 
     def stored(self, run: str) -> StoredRun:
         """Return a run as it is stored now."""
-        return StoredRun.by_id(self.store, run)
+        return StoredRun.by_id(self.adapters, run)
 
     @property
     def runs(self) -> StoredRuns:
         """The issuer's runs as they are stored now."""
-        return StoredRuns(self.store, self.issuer.issuer)
+        return StoredRuns(self.adapters, self.issuer.issuer)
 
     def manifest(self, run: str) -> Manifest:
         """Return a committed run's manifest."""

@@ -73,7 +73,7 @@ def submitted(folder: Path, extract: bytes) -> Night:
     context = context._replace(adapters=context.adapters._replace(now=lambda: NOON))
     context.adapters.store.create(f"{ISSUER}/extracts/{EXTRACT}", extract)
     manifest = submit(context, Request(EXTRACT)).manifest
-    parts = StoredRun.by_id(context.adapters.store, manifest.run).ledger()
+    parts = StoredRun.by_id(context.adapters, manifest.run).ledger()
     return Night(context, key, manifest, pl.concat(parts).sort("row"))
 
 

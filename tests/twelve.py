@@ -116,7 +116,9 @@ def live(folder: Path, rows: int = 100, per_chunk: int = 20, nights: int = NIGHT
             plain.today = shuffled.today = day
             _book(
                 story,
-                answer_store(bench.store, bench.issuer.issuer, portal, HABITS[night % len(HABITS)]),
+                answer_store(
+                    bench.adapters, bench.issuer.issuer, portal, HABITS[night % len(HABITS)]
+                ),
             )
             clock["now"] += timedelta(hours=1)
             story.taken.append(bench.ingest())

@@ -141,7 +141,7 @@ def _write_runs(adapters: Adapters, issuer: str, before: _Exported) -> _Runs:
     ]
     anew = set[str]()
     while stale:
-        pairs = [(StoredRun.by_id(store, run), sources[run]) for run in stale]
+        pairs = [(StoredRun.by_id(adapters, run), sources[run]) for run in stale]
         counts = concurrently(lambda pair: _write(*pair), pairs, AT_A_TIME)
         rows |= dict(zip(stale, counts, strict=True))
         anew.update(stale)
@@ -177,7 +177,7 @@ def _write_book(
 
 def _sources(adapters: Adapters, issuer: str) -> dict[str, str]:
     """Return what the files of each run are made from."""
-    runs = StoredRuns(adapters.store, issuer)
+    runs = StoredRuns(adapters, issuer)
     rows = stored_runs(adapters, runs)
     return {str(run): _source(rows, runs, str(run)) for run in runs.ids}
 
@@ -189,7 +189,7 @@ def _source(rows: Mapping[str, RunRow], runs: StoredRuns, run: str) -> str:
     row = rows.get(run)
     if row is not None and row.is_committed and row.objects is not None:
         return row.objects
-    return digest(repr(exported_run(StoredRun.by_id(runs.store, run))).encode())
+    return digest(repr(exported_run(StoredRun.by_id(runs.adapters, run))).encode())
 
 
 def _write(run: StoredRun, made_of: str) -> int:

@@ -267,12 +267,12 @@ def read_book(adapters: Adapters, issuer: str, columns: Sequence[str] = ATTEMPT.
 
     `columns`: those of the attempts, for who asks for nothing else.
     """
-    return book_of(adapters, StoredRuns(adapters.store, issuer), columns)
+    return book_of(adapters, StoredRuns(adapters, issuer), columns)
 
 
 def book_of_cuid(adapters: Adapters, issuer: str, cuid: str) -> Book:
     """Return an issuer's book of the cardholders who were ever named by this cuid alone."""
-    runs = StoredRuns(adapters.store, issuer)
+    runs = StoredRuns(adapters, issuer)
     return book_of(adapters, runs, which=of_cuid(issuer, cuid)).of_cuid(cuid)
 
 

@@ -25,8 +25,8 @@ from typing import NamedTuple
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
+from flows.runs.adapters import Adapters
 from flows.runs.cards import CARD_WITHOUT_TWIN, is_among, is_among_many
-from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
 from schemas.manifest import Manifest, Plan
 from schemas.reasons import DELETED, EXCLUDED, UNREADABLE_DELETION
@@ -234,7 +234,7 @@ def _is_of_unreadable(cards: pl.DataFrame, named: pl.DataFrame) -> pl.Series:
     return cards["holder"].is_in(unreadable.implode())
 
 
-def namings(store: Store, extracts: Mapping[str, WholeExtract]) -> Iterator[Naming]:
+def namings(adapters: Adapters, extracts: Mapping[str, WholeExtract]) -> Iterator[Naming]:
     """Yield what the extracts of these runs name, the newest first, each read when it is needed.
 
     It ends with the oldest one by which somebody can have left.
@@ -244,17 +244,17 @@ def namings(store: Store, extracts: Mapping[str, WholeExtract]) -> Iterator[Nami
         return
     oldest = min(map(order, deciding))
     needed = {run: extract for run, extract in extracts.items() if order(extract) >= oldest}
-    yield from later_namings(store, needed)
+    yield from later_namings(adapters, needed)
 
 
-def later_namings(store: Store, extracts: Mapping[str, WholeExtract]) -> Iterator[Naming]:
+def later_namings(adapters: Adapters, extracts: Mapping[str, WholeExtract]) -> Iterator[Naming]:
     """Yield what the extracts of these runs name, all of them, the newest first."""
     for run in sorted(extracts, key=lambda run: order(extracts[run]), reverse=True):
-        yield _naming(store, run, extracts[run])
+        yield _naming(adapters, run, extracts[run])
 
 
-def _naming(store: Store, run: str, extract: WholeExtract) -> Naming:
-    return naming_of(extract, StoredRun.by_id(store, run).ledger)
+def _naming(adapters: Adapters, run: str, extract: WholeExtract) -> Naming:
+    return naming_of(extract, StoredRun.by_id(adapters, run).ledger)
 
 
 def naming_of(

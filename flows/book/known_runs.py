@@ -140,7 +140,7 @@ def read_plans(runs: StoredRuns, known: Mapping[str, KnownPlan]) -> dict[str, Kn
     """
     ids = list(map(str, runs.ids))
     unknown = [run for run in ids if run not in known]
-    read = concurrently(lambda run: _read_plan(StoredRun.by_id(runs.store, run)), unknown)
+    read = concurrently(lambda run: _read_plan(StoredRun.by_id(runs.adapters, run)), unknown)
     plans = dict(known) | {plan.run: plan for plan in read if plan is not None}
     return {run: plans[run] for run in ids if run in plans}
 
@@ -180,7 +180,7 @@ def _committed_at(run: StoredRun) -> datetime | None:
 def closed_among(runs: StoredRuns, ids: Iterable[str]) -> dict[str, ClosedRun]:
     """Return the figures of those of these committed runs about which nothing is open, by run."""
     listed = list(ids)
-    figures = concurrently(lambda run: _figures(StoredRun.by_id(runs.store, run)), listed)
+    figures = concurrently(lambda run: _figures(StoredRun.by_id(runs.adapters, run)), listed)
     judged = zip(listed, figures, strict=True)
     return {run: closed for run, closed in judged if closed is not None}
 

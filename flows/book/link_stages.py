@@ -61,6 +61,7 @@ class StagesOfLinks:
     """What is known of an issuer's links beyond that they came; a Projection (`upkeep.py`)."""
 
     def __init__(self, runs: StoredRuns) -> None:
+        self._runs = runs
         self._store = runs.store
         self._issuer = runs.issuer
 
@@ -124,7 +125,7 @@ class StagesOfLinks:
         return read_attempts(connection, self._issuer, ("run", "row", *ISSUE), of_turn(turn))
 
     def _links(self, run_id: str, attempts: pl.DataFrame) -> pl.DataFrame:
-        run = StoredRun.by_id(self._store, run_id)
+        run = StoredRun.by_id(self._runs.adapters, run_id)
         known = [read_placements(run, part, _PLACED) for part in run.committed().ledger]
         return followed_links(pl.concat(known), attempts)
 
@@ -185,7 +186,7 @@ def _read(connection: Connection, table: Table, issuer: str, schema: pl.Schema) 
 
 def known_deliveries(adapters: Adapters, issuer: str) -> Deliveries:
     """Return all deliveries of links of an issuer."""
-    return stages_of(adapters, StoredRuns(adapters.store, issuer)).deliveries
+    return stages_of(adapters, StoredRuns(adapters, issuer)).deliveries
 
 
 def stages_of(adapters: Adapters, runs: StoredRuns) -> Stages:
@@ -197,6 +198,6 @@ def stages_of(adapters: Adapters, runs: StoredRuns) -> Stages:
 
 def version_of(adapters: Adapters, issuer: str) -> int:
     """Return how often what is derived of an issuer was written: another number, another book."""
-    runs = StoredRuns(adapters.store, issuer)
+    runs = StoredRuns(adapters, issuer)
     with tables(adapters, issuer, BookOfRuns(runs), StagesOfLinks(runs)) as connection:
         return read_mark(connection, issuer).version

@@ -43,6 +43,7 @@ class Mark(NamedTuple):
     recent: Mapping[str, datetime] = {}
     removed: OpeningBalance = NOBODY_REMOVED
     reported: str = ""
+    journal: int = 0
 
     def row(self, issuer: str) -> dict[str, Any]:
         """Return the row of the table that says this of an issuer."""
@@ -62,6 +63,7 @@ class News(NamedTuple):
     seal: str
     recent: Mapping[str, datetime]
     runs: frozenset[str]
+    journal: int
 
 
 def read_mark(connection: Connection, issuer: str) -> Mark:
@@ -89,7 +91,25 @@ def is_believed(mark: Mark, store: Store, issuer: str) -> bool:
     return next(registered_runs(store, issuer, mark.registered - 1), None) is not None
 
 
-def news_since(store: Store, issuer: str, mark: Mark, pending: Iterable[str]) -> News:
+class Journaled(NamedTuple):
+    """The number of an issuer's last journal entry, and the runs named after a mark was made."""
+
+    number: int
+    runs: frozenset[str]
+
+
+def journaled_since(connection: Connection, issuer: str, mark: Mark) -> Journaled:
+    """Return what the journal has named since a mark was made."""
+    number, run = database.JOURNAL.c.number, database.JOURNAL.c.run
+    query = select(number, run).where(database.JOURNAL.c.issuer == issuer, number > mark.journal)
+    rows = connection.execute(query).all()
+    last = max((row.number for row in rows), default=mark.journal)
+    return Journaled(last, frozenset(row.run for row in rows if row.run))
+
+
+def news_since(
+    store: Store, issuer: str, mark: Mark, pending: Iterable[str], journaled: Journaled
+) -> News:
     """Return what may have changed since a mark was made; `pending`: runs without a manifest."""
     # first: what is registered later is met when a run of ours is registered
     registered = dict(
@@ -102,9 +122,10 @@ def news_since(store: Store, issuer: str, mark: Mark, pending: Iterable[str]) ->
     recent = named
     if entries:
         recent = {run: time for run, time in named.items() if time >= entries[-1].at - LATER}
-    runs = named.keys() | set(pending) | _written_in_memory(store)
+    runs = named.keys() | set(pending) | journaled.runs | _written_in_memory(store)
     seal = entries[-1].seal if entries else mark.seal
-    return News(registered, mark.trail + len(entries), seal, recent, frozenset(runs))
+    trail = mark.trail + len(entries)
+    return News(registered, trail, seal, recent, frozenset(runs), journaled.number)
 
 
 def _runs_in(keys: Iterable[str]) -> set[str]:

@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, Connection, Table, delete, insert, select,
 from flows.book.attempts import ATTEMPT
 from flows.book.departures import DEPARTED, WholeExtract
 from flows.book.known_runs import LEDGER_ROWS, ClosedRun, End, KnownPlan, KnownRuns, read_plans
-from flows.book.news import is_believed, news_since, read_mark
+from flows.book.news import is_believed, journaled_since, news_since, read_mark
 from flows.database.bulk import insert_frame, read_frame
 from flows.runs.adapters import Adapters
 from flows.runs.stored_runs import StoredRuns
@@ -210,10 +210,11 @@ def known_runs(adapters: Adapters, runs: StoredRuns) -> KnownRuns:
     with adapters.database.snapshot() as connection:
         mark = read_mark(connection, runs.issuer)
         rows = read_runs(connection, runs.issuer)
+        journaled = journaled_since(connection, runs.issuer, mark)
     if not is_believed(mark, store, runs.issuer):
         return known_runs_of(adapters, runs, {})
     pending = [run for run, row in rows.items() if row.turn is not None and not row.is_committed]
-    news = news_since(store, runs.issuer, mark, pending)
+    news = news_since(store, runs.issuer, mark, pending, journaled)
     changed = news.runs if news.trail else rows.keys()
     current = {run: as_judged(row, runs, changed) for run, row in rows.items()}
     return known_runs_of(adapters, runs, current)

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
 import polars as pl
-from sqlalchemy import Connection, update
+from sqlalchemy import Connection, func, select, update
 
 from flows.book.attempts import (
     ATTEMPT,
@@ -42,7 +42,7 @@ from flows.book.known_runs import (
     ledger_rows,
     read_plans,
 )
-from flows.book.news import Mark, News, is_believed, news_since, read_mark
+from flows.book.news import Mark, News, is_believed, journaled_since, news_since, read_mark
 from flows.book.opening import opening_balance
 from flows.book.stored_book import (
     RunRow,
@@ -220,7 +220,8 @@ class _News:
         """Return what is to be written, None where nothing came."""
         for run in self._purged.intersection(self._pages):
             self._lose_attempts(run)
-        news = news_since(self._store, self._issuer, self._mark, self._pending)
+        journaled = journaled_since(self._connection, self._issuer, self._mark)
+        news = news_since(self._store, self._issuer, self._mark, self._pending, journaled)
         self._read_attempts(news)
         mark = self._new_mark(news)
         has_news = self._is_anew or mark != self._mark
@@ -264,6 +265,7 @@ class _News:
             trail=news.trail,
             seal=news.seal,
             recent=dict(news.recent),
+            journal=news.journal,
             removed=opening_balance(self._store, self._issuer, self._purged, self._mark.removed),
         )
 
@@ -284,11 +286,22 @@ class _News:
         if not news.trail:
             candidates |= pages.keys()
         looked_at = sorted(candidates & (turns.keys() - self._purged))
-        listed = dict(zip(looked_at, concurrently(self._objects, looked_at), strict=True))
+        entered = self._last_entries(looked_at)
+        listed = {
+            run: f"{objects} {entered.get(run, 0)}"
+            for run, objects in zip(looked_at, concurrently(self._objects, looked_at), strict=True)
+        }
         stale = [run for run in looked_at if not self._fits(run, listed[run])]
         manifests = {manifest.run: manifest for manifest in news.registered.values()}
         for run in sorted(stale, key=lambda run: turns[run]):
             self._read_run(run, turns[run], listed[run], manifests.get(run))
+
+    def _last_entries(self, runs: Collection[str]) -> dict[str, int]:
+        """Return the number of the last journal entry about each of these runs that has one."""
+        entry = database.JOURNAL.c
+        query = select(entry.run, func.max(entry.number)).where(entry.issuer == self._issuer)
+        of_them = query.where(entry.run.in_(list(runs))).group_by(entry.run)
+        return {row[0]: row[1] for row in self._connection.execute(of_them)}
 
     def _fits(self, run: str, objects: str) -> bool:
         """Return whether the attempts of a run were read from these objects."""
@@ -307,7 +320,7 @@ class _News:
 
     def _read_run(self, run: str, turn: int, objects: str, registered: Manifest | None) -> None:
         """Read the attempts of a run from its ledger; it has none where it was abandoned."""
-        stored = StoredRun.by_id(self._store, run)
+        stored = StoredRun.by_id(self._stored.adapters, run)
         if isinstance(stored.end, Abandoned):
             if run in self._rows:
                 self._lose_attempts(run)
@@ -391,9 +404,9 @@ class _News:
         before = [order(extract) for run, extract in extracts.items() if run not in later]
         last = max(before, default=None)
         if last is None or any(order(extract) <= last for extract in later.values()):
-            return departures(attempts, namings(self._store, extracts))
+            return departures(attempts, namings(self._stored.adapters, extracts))
         stored = read_departed(self._connection, self._issuer)
-        return departures(attempts, later_namings(self._store, later), stored)
+        return departures(attempts, later_namings(self._stored.adapters, later), stored)
 
     def _all_attempts(self, columns: Sequence[str]) -> pl.DataFrame:
         """Return all attempts as they will be written, in order."""
@@ -436,7 +449,7 @@ class _News:
         return dict(zip(with_rows, rows, strict=True))
 
     def _stored_run(self, run: str) -> StoredRun:
-        return StoredRun.by_id(self._store, run)
+        return StoredRun.by_id(self._stored.adapters, run)
 
     def _form(self, run: str) -> str:
         return "purged" if run in self._purged else "whole"

@@ -20,7 +20,7 @@ from flows.commands.signature import Parameter
 from flows.configuration import issuers, load_issuer
 from flows.errors import CardlinkError, OperatorError
 from flows.steps import PROGRAM
-from flows.wiring import open_store
+from flows.wiring import edges
 
 with on_first_use():
     from flows.runs import keys, stored_run, stored_runs
@@ -103,8 +103,8 @@ def _runs(folder: Path, context: click.Context) -> Sequence[str]:
     named: str = context.params.get("issuer") or ""
     names = list[str]()
     for issuer in named.split(",") if named else issuers(folder):
-        store = open_store(load_issuer(folder, issuer), folder)
-        newest = reversed(stored_runs.StoredRuns(store, issuer).ids[-NEWEST:])
+        adapters = edges(load_issuer(folder, issuer), folder)
+        newest = reversed(stored_runs.StoredRuns(adapters, issuer).ids[-NEWEST:])
         names += map(str, newest)
     return names
 
@@ -112,7 +112,8 @@ def _runs(folder: Path, context: click.Context) -> Sequence[str]:
 def _chunks(folder: Path, context: click.Context) -> Sequence[str]:
     """Return the numbers of the chunks of the run that the line names, without those named."""
     run: str = context.params.get("run") or ""
-    store = open_store(load_issuer(folder, keys.keys_of(run).run.issuer), folder)
+    adapters = edges(load_issuer(folder, keys.keys_of(run).run.issuer), folder)
     named: Any = context.params.get("chunks") or ()
-    numbers = [chunk.chunk.number for chunk in stored_run.StoredRun.by_id(store, run).outbox]
+    outbox = stored_run.StoredRun.by_id(adapters, run).outbox
+    numbers = [chunk.chunk.number for chunk in outbox]
     return [str(number) for number in numbers if number not in named]

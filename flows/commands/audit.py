@@ -266,7 +266,7 @@ def export(context: Context, issuer: Issuer, run: RunName) -> Result:
     issuer_context = wire(context.folder, issuer)
     store = issuer_context.adapters.store
     proof = audit.verify(store, issuer, prover=issuer_context.adapters.prover)
-    events = run_history.history(store, run)
+    events = run_history.history(issuer_context.adapters, run)
     settings = effective_settings(context.folder, issuer_context.issuer)
     lines = _about(run, issuer, proof)
     files = proof_files.evidence(issuer_context, run)

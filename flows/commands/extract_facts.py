@@ -59,7 +59,7 @@ def _refusal(
     is_open = extract.state in extract_states.UNSUBMITTED or extract.entry is None
     if not extract.run or not is_open:
         return None
-    return stored_run.StoredRun.by_id(context.adapters.store, extract.run).refusal
+    return stored_run.StoredRun.by_id(context.adapters, extract.run).refusal
 
 
 def _extract(context: contexts.IssuerContext, extract: extract_states.ExtractState) -> Extract:

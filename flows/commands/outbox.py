@@ -70,9 +70,9 @@ def outbox_list(context: Context, issuer: str, *, run: str = "") -> Result:
     """
     adapters = edges(load_issuer(context.folder, issuer), context.folder)
     if run:
-        chunks = stored_run.StoredRun.by_id(adapters.store, run).outbox
+        chunks = stored_run.StoredRun.by_id(adapters, run).outbox
     else:
-        runs = stored_runs.StoredRuns(adapters.store, issuer)
+        runs = stored_runs.StoredRuns(adapters, issuer)
         closed = stored_book.closed_runs(adapters, runs)
         chunks = list(outbox.outboxes(runs, closed=closed))
     facts = {"issuer": issuer, "chunks": [_facts(chunk) for chunk in chunks]}
@@ -111,7 +111,7 @@ def fetch(context: Context, run: str, chunks: Sequence[int], *, to: Path) -> Res
         _refuse_numbers(issuer, chunks)
         issuer_context = wire(context.folder, issuer)
         pinned = issuer_context.issuer.portal.fingerprints
-        runs = stored_runs.StoredRuns(issuer_context.adapters.store, issuer)
+        runs = stored_runs.StoredRuns(issuer_context.adapters, issuer)
         closed = stored_book.closed_runs(issuer_context.adapters, runs)
         by_run: dict[str, Sequence[int]] = {**outbox.waiting_by_run(runs, pinned, closed)}
     else:
@@ -195,7 +195,7 @@ def _fetched(
         raise outbox.NothingFetchedError(folder=str(folder), sums=outbox.SUMS, run=run)
     sums = read_file(folder / outbox.SUMS, "the list of the chunks that were copied there")
     issuer = issuer_context.issuer.issuer
-    runs = stored_runs.StoredRuns(issuer_context.adapters.store, issuer)
+    runs = stored_runs.StoredRuns(issuer_context.adapters, issuer)
     return outbox.fetched_by_run(
         runs, sums.decode(), stored_book.closed_runs(issuer_context.adapters, runs)
     )
@@ -297,7 +297,7 @@ def cancel(
     )
     if not dry_run:  # its report counts them among the rows that wait
         issuer_context = context.context_of(run)
-        stored = stored_run.StoredRun.by_id(issuer_context.adapters.store, run)
+        stored = stored_run.StoredRun.by_id(issuer_context.adapters, run)
         behind.report_behind(issuer_context, [stored])
     return cancelled
 

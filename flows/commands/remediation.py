@@ -84,7 +84,7 @@ def abandon(context: Context, run: RunName, *, reason: Reason, dry_run: DryRun =
     issuer_context = context.context_of(run, dry_run=dry_run)
     record = remediation.abandon(issuer_context.adapters, run, reason)
     line = f"{run}: abandoned; it will never be committed, and none of its rows are sent"
-    next_step = remediation.next_after_abandoning(issuer_context.adapters.store, run)
+    next_step = remediation.next_after_abandoning(issuer_context.adapters, run)
     return remediated(record.model_dump(mode="json"), [line], next_step, dry_run)
 
 

@@ -54,7 +54,7 @@ def report(
     if history and to is None:
         return history_of(context, run)
     issuer_context = context.context_of(run)
-    stored = stored_run.StoredRun.by_id(issuer_context.adapters.store, run)
+    stored = stored_run.StoredRun.by_id(issuer_context.adapters, run)
     built = rebuild.rebuild(issuer_context, stored)
     upkeep.judge_again(issuer_context.adapters, issuer_context.issuer.issuer, [run])
     shown = report_of(issuer_context, built.summary)
@@ -63,7 +63,7 @@ def report(
 
 def history_of(context: Context, run: str) -> Result:
     """Show who did what to a run."""
-    events = run_history.history(context.context_of(run).adapters.store, run)
+    events = run_history.history(context.context_of(run).adapters, run)
     lines = list(chain.from_iterable(map(_event_lines, events)))
     return Result({"run": run, "history": [event._asdict() for event in events]}, lines)
 
@@ -117,7 +117,7 @@ def _content(store: stores.Store, key: str) -> Iterator[bytes]:
 
 def _history_file(context: contexts.IssuerContext, run: str, folder: Path) -> str:
     """Write the history of a run; return the file's name."""
-    events = run_history.history(context.adapters.store, run)
+    events = run_history.history(context.adapters, run)
     lines = chain.from_iterable(map(_event_lines, events))
     write_whole(folder / "history.txt", (f"{line}\n".encode() for line in lines))
     return "history.txt"

@@ -7,9 +7,9 @@ import sqlite3
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, select, text
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
@@ -44,6 +44,23 @@ _BEGIN_READING: Final = {
     "postgresql": f"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY; {_BEGIN}",
 }
 _INSERT: Final = text("INSERT INTO issuer (issuer) VALUES (:issuer) ON CONFLICT DO NOTHING")
+
+
+class Transactions(Protocol):
+    """What a step does with the database; in a dry run nothing of it stays."""
+
+    @property
+    def place(self) -> str:
+        """Where it is, without user and password."""
+
+    def act(self, issuer: str, work: Callable[[Connection], T]) -> T:
+        """Do one act of an issuer as one transaction; return what `work` returns."""
+
+    def rehearsal(self, issuer: str) -> AbstractContextManager[Connection]:
+        """Return the connection of an act that is always rolled back."""
+
+    def snapshot(self) -> AbstractContextManager[Connection]:
+        """Return a connection that reads the database as it is at this moment."""
 
 
 class Database:

@@ -45,7 +45,7 @@ def current_alerts(context: IssuerContext, failures: Collection[Failure] = ()) -
     """Return the alerts whose cause exists now."""
     issuer = context.issuer
     today = local_day(context.adapters.now(), issuer.time_zone)
-    runs = StoredRuns(context.adapters.store, issuer.issuer)
+    runs = StoredRuns(context.adapters, issuer.issuer)
     recent = [run for run in runs.ids if today - run.day <= LOOK_BACK]
     extracts = extract_states(context, known_plans(context.adapters, runs), remember=True)
     causes = [

@@ -9,13 +9,14 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from flows.operations.audit_entries import CHANGED, INSERTED, REMOVED, Finding
 from flows.operations.audit_links import Decoded, link_findings, small_tables
 from flows.operations.audit_objects import Snapshot
 from flows.results.decisions import decided_rows
 from flows.results.masking import mask_key
+from flows.runs.adapters import Adapters
 from flows.runs.events import ANSWERED
 from flows.runs.identity import digest
 from flows.runs.keys import RunId, RunKeys, purged, results, runs
@@ -77,6 +78,14 @@ class _Verdict(NamedTuple):
 _UNJUDGED = _Verdict([], {})
 
 
+class _Objects(NamedTuple):
+    store: Snapshot
+
+
+def _adapters(objects: Snapshot) -> Adapters:
+    return cast(Adapters, _Objects(objects))
+
+
 def judged_contents(
     objects: Snapshot, issuer: str, wrong: Collection[str], proven: Mapping[str, JudgedRun]
 ) -> Contents:
@@ -98,7 +107,7 @@ def _verdicts(
 ) -> dict[str, _Verdict]:
     """Judge each run of an issuer, those that are as they were proven by that proof."""
     facts = facts_of_runs(objects, issuer)
-    ids = {str(run): run for run in StoredRuns(objects, issuer).ids}
+    ids = {str(run): run for run in StoredRuns(_adapters(objects), issuer).ids}
     verdicts = {
         name: _Verdict([], known.results, known)
         for name, known in proven.items()
@@ -147,10 +156,10 @@ class _Judge(NamedTuple):
         if any(key.startswith(keys.base) for key in self.wrong):
             return _UNJUDGED
         try:
-            verdict = _judged(self.objects, StoredRun(self.objects, keys), self.tables)
+            verdict = _judged(self.objects, StoredRun(_adapters(self.objects), keys), self.tables)
         except ObjectChangedError:  # a report is made anew, or results come, at this moment
             fresh = self.objects.fresh(keys.base)
-            return _judged(fresh, StoredRun(fresh, keys), {})
+            return _judged(fresh, StoredRun(_adapters(fresh), keys), {})
         own = (keys.base, f"{purged(run.issuer)}{run}/")
         # of what was not listed the facts lack what was read
         if (

@@ -66,7 +66,7 @@ def close_break(
     which was stopped after its record did not make.
     """
     signed = context.adapters.signed(reason)
-    stored = StoredRun.by_id(context.adapters.store, run)
+    stored = StoredRun.by_id(context.adapters, run)
     findings = find_breaks(context, stored)
     _refuse_unless_offered(run, name, decision)
     if (name, decision) == (RESULT_SHORT, LOST):
@@ -88,7 +88,7 @@ def runs_to_close(context: IssuerContext, name: str, rows: str | None) -> list[s
     """
     issuer = context.issuer.issuer
     open_rows: dict[str, int] = {}
-    runs = StoredRuns(context.adapters.store, context.issuer.issuer)
+    runs = StoredRuns(context.adapters, context.issuer.issuer)
     for run in runs.committed(closed_runs(context.adapters, runs)):
         for known in (run.summary or {}).get("breaks", ()):
             if known["name"] == name and not known["notice"]:
@@ -113,7 +113,7 @@ def reopen_break(
     The same command again makes the report that one which was stopped after its record did not.
     """
     signed = context.adapters.signed(reason)
-    stored = StoredRun.by_id(context.adapters.store, run)
+    stored = StoredRun.by_id(context.adapters, run)
     if _is_open_and_unreported(context, stored, name, place):
         return _record(context, stored, "reopened", dict[Break, tuple[int, ...]](), signed)
     chosen = _chosen(run, "closed", stored.closed_breaks, name, place)
@@ -149,7 +149,7 @@ def _with_unanswered_chunk(
     unanswered = findings.unanswered.filter(chunk=chunk).height
     if is_break or not unanswered:
         return findings
-    outbox = StoredRun.by_id(context.adapters.store, run).outbox
+    outbox = StoredRun.by_id(context.adapters, run).outbox
     [uploaded] = select_chunks(outbox, run, {"uploaded"}, "given up", [chunk])
     wait = timedelta(days=context.issuer.limits.lost_after_days)
     if context.adapters.now() < uploaded.clock + wait:

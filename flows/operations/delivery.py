@@ -296,7 +296,7 @@ def _living_links(context: IssuerContext, books: DeliveredSoFar, now: LinksNow) 
 def _links_of(context: IssuerContext, runs: Collection[str]) -> pl.DataFrame:
     """Return the links of the reports of runs (_LINK); of "" those whose fields were typed in."""
     store = context.adapters.store
-    reported = [StoredRun.by_id(store, run) for run in runs if run]
+    reported = [StoredRun.by_id(context.adapters, run) for run in runs if run]
     frames = rows_of(reported, list(_LINK), pl.col("url").is_not_null())
     if "" in runs:
         prompted = prompted_links(store, context.issuer.issuer)

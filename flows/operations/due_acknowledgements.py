@@ -68,7 +68,7 @@ def still_open(context: IssuerContext, last_told: Mapping[str, str]) -> Iterator
     """Yield the runs and files about which something is open, or was when the issuer was told
     last (`last_told`).
     """
-    runs = StoredRuns(context.adapters.store, context.issuer.issuer)
+    runs = StoredRuns(context.adapters, context.issuer.issuer)
     known = known_runs(context.adapters, runs)
     subjects = {plan.run for plan in known.committed}
     for due in _open(context, runs, known, last_told):
@@ -81,16 +81,15 @@ def _open(
     context: IssuerContext, runs: StoredRuns, known: KnownRuns, last_told: Mapping[str, str]
 ) -> Iterator[Due]:
     """Yield the runs and files about which something is open, and the runs that closed since."""
-    store = context.adapters.store
     issuer = context.issuer.issuer
     for plan in known.committed:
         is_closed = plan.run in known.closed
         if not is_closed or plan.run in last_told:
-            due = _of_run(StoredRun.by_id(store, plan.run), issuer)
+            due = _of_run(StoredRun.by_id(context.adapters, plan.run), issuer)
             if due is not None and not (is_closed and last_told[plan.run] == due.says):
                 yield due
     for refused, moment in _refused(runs, known).items():
-        run = StoredRun.by_id(store, refused)
+        run = StoredRun.by_id(context.adapters, refused)
         says = digest(f"refused {moment}".encode())
         yield _of_this(run, says, run.planned().source)
     yield from _held_back(context, known)
@@ -169,7 +168,7 @@ def _of_dismissed(context: IssuerContext, extract: ExtractState) -> Due | None:
     says = digest(f"dismissed {extract.sha256}".encode())
     since = extract.dismissals[-1].at
     if extract.run:
-        run = StoredRun.by_id(store, extract.run)
+        run = StoredRun.by_id(context.adapters, extract.run)
         if run.refusal is None or run.refusal.error not in GATE_OF:
             return None
         source = run.planned().source
@@ -182,7 +181,7 @@ def _of_dismissed(context: IssuerContext, extract: ExtractState) -> Due | None:
 
 def _not_sent(context: IssuerContext, committed: list[KnownPlan]) -> Iterator[Due]:
     """Yield the files of corrections that no committed run has sent."""
-    for entry in unsent_files(context.adapters.store, context.issuer.issuer, committed):
+    for entry in unsent_files(context.adapters, context.issuer.issuer, committed):
         yield _of_file(context, entry, NOT_SENT_YET)
 
 

@@ -65,7 +65,7 @@ def erase_mentions(
         if mention.place in _IN_RUN and mention.run:
             rows[mention.run].update(mention.rows)
     for run, numbers in sorted(rows.items()):
-        stored = StoredRun.by_id(context.adapters.store, run)
+        stored = StoredRun.by_id(context.adapters, run)
         _erase_in_run(context, cleaner, stored, people, sorted(numbers), signed)
     for mention in named:
         if mention.place == "single":
@@ -76,7 +76,7 @@ def erase_mentions(
         elif is_in_placements(context.issuer.issuer, mention.key):
             _erase_in_report(context, people, mention.key)
     for run in sorted({*rows, *_runs_of_singles(named), *_rewritten_since(context, since)}):
-        _report(context, StoredRun.by_id(context.adapters.store, run))
+        _report(context, StoredRun.by_id(context.adapters, run))
     _derive_anew(context, cleaner)
 
 
@@ -176,7 +176,7 @@ def _erase_in_placements(
 
 def _rewritten_since(context: IssuerContext, since: datetime) -> Iterator[str]:
     """Yield the runs whose ledger was written anew since then: their reports may be older."""
-    for run in StoredRuns(context.adapters.store, context.issuer.issuer).with_ledger():
+    for run in StoredRuns(context.adapters, context.issuer.issuer).with_ledger():
         chain_of_run = records(run.store, run.keys.rewritten, LedgerRewritten)
         if any(record.at >= since for record in chain_of_run):
             yield run.id

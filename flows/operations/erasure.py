@@ -216,7 +216,7 @@ def _is_gone(context: IssuerContext, whom: Whom) -> bool:
     if isinstance(whom, OfSingle):
         keys = [single.key for single in prompted_singles(store, context.issuer.issuer)]
         return not any(f"/{whom.name}" in key for key in keys)
-    run = StoredRun.by_id(store, whom.run)
+    run = StoredRun.by_id(context.adapters, whom.run)
     run.with_ledger()
     is_erased = pl.col("row").is_in(list(whom.rows))
     is_erased &= pl.col("reasons").list.contains(f"|{ERASED}")
@@ -293,7 +293,7 @@ def _people(context: IssuerContext, book: Book, whom: Whom) -> NamedPeople:
         cuids = frozenset({_cuid_of_single(store, context.issuer.issuer, whom.name)})
         records = book.attempts.filter(pl.col("cuid").is_in(list(cuids)))
     else:
-        records = _named_in(StoredRun.by_id(store, whom.run), whom.rows)
+        records = _named_in(StoredRun.by_id(context.adapters, whom.run), whom.rows)
         cuids = frozenset(records["cuid"])
     contents = frozenset(content_of(records).drop_nulls())
     if contents:

@@ -25,7 +25,7 @@ def evidence(context: IssuerContext, run: str) -> dict[str, bytes]:
     """
     store = context.adapters.store
     issuer = context.issuer.issuer
-    stored_run = StoredRun.by_id(store, run)
+    stored_run = StoredRun.by_id(context.adapters, run)
     keys = [*_record_keys(context, stored_run), *_report_keys(stored_run)]
     files = {key.removeprefix(f"{issuer}/"): read(store, key) for key in keys}
     files["objects.sha256"] = _object_digests(stored_run)

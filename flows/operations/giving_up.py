@@ -233,7 +233,7 @@ def _of_reasons(lacking: pl.DataFrame, which: Which) -> pl.DataFrame:
 
 def _cards_of_rows(context: IssuerContext, which: Which) -> pl.DataFrame:
     """Return the cards of the rows of the run that are meant; NoSuchRowError."""
-    run = StoredRun.by_id(context.adapters.store, which.run)
+    run = StoredRun.by_id(context.adapters, which.run)
     is_meant = pl.col("row").is_in(list(which.rows)) | pl.col("cuid").is_in(list(which.cuids))
     parts = run.with_ledger().ledger
     records = pl.concat([run.ledger_part(part, _RECORD, is_meant) for part in parts])

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from flows.runs.adapters import Adapters
 from flows.runs.chains import records
 from flows.runs.documents import read_events
 from flows.runs.errors import UnknownRunError
@@ -27,9 +28,9 @@ class HistoryEvent(NamedTuple):
     facts: dict[str, Any]
 
 
-def history(store: Store, run: str) -> list[HistoryEvent]:
+def history(adapters: Adapters, run: str) -> list[HistoryEvent]:
     """Return everything that happened to a run, oldest first; UnknownRunError."""
-    stored_run = StoredRun.by_id(store, run)
+    stored_run = StoredRun.by_id(adapters, run)
     events = [
         *_planning(stored_run),
         *_claims(stored_run),

@@ -54,7 +54,7 @@ def decide_form(
     if standing is not None and not undo:
         return standing
     departing = pl.Series("url", departing_links(context), pl.String)
-    links = pl.concat([received_links(StoredRuns(adapters.store, issuer)), departing])
+    links = pl.concat([received_links(StoredRuns(adapters, issuer)), departing])
     record = FormDecision(
         **signed,
         what="taken back" if undo else "confirmed",

@@ -17,13 +17,14 @@ from flows.results.intake import examine
 from flows.results.markers import stray_files
 from flows.results.masking import mask_key
 from flows.results.read import ResultRows
+from flows.runs.adapters import Adapters
 from flows.runs.chains import add_record
 from flows.runs.context import IssuerContext
 from flows.runs.errors import NoSuchRowError
 from flows.runs.events import record_event
 from flows.runs.keys import keys_of, results
 from flows.runs.outcomes import Attributed
-from flows.runs.store import ObjectMissingError, Store
+from flows.runs.store import ObjectMissingError
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently
@@ -113,7 +114,7 @@ def attribute_row(
     if finished is not None:
         return finished
     reported_last_4 = _unattributed_last_4(rows, attributed, position)
-    sent_last_4 = _unanswered_last_4(context.adapters.store, run, row)
+    sent_last_4 = _unanswered_last_4(context.adapters, run, row)
     if not last_4_confirmed and reported_last_4 not in (None, sent_last_4):
         raise LastFourError(result=rows.name, position=position, run=run, row=row)
     return _decide(context, file, record)
@@ -199,12 +200,12 @@ def _unattributed_last_4(rows: ResultRows, attributed: Attributed, position: int
     return last_4
 
 
-def _unanswered_last_4(store: Store, run: str, row: int) -> str:
+def _unanswered_last_4(adapters: Adapters, run: str, row: int) -> str:
     """Return the last four digits of a sent row; RowSettledError where it has an answer.
 
     NoSuchRowError where no such row was sent.
     """
-    stored_run = StoredRun.by_id(store, run)
+    stored_run = StoredRun.by_id(adapters, run)
     is_row = (pl.col("row") == row) & (pl.col("fate") == SUBMITTED)
     sent = pl.concat(stored_run.ledger(["row", "fate", "chunk", "last_4"], is_row))
     if sent.is_empty():
@@ -248,7 +249,7 @@ def _finished(context: IssuerContext, file: ResultObject, decision: Attribution)
 def _decide(context: IssuerContext, file: ResultObject, decision: Attribution) -> Decided:
     """Record a decision about a result file with the runs it answered so far, and ingest it."""
     store = context.adapters.store
-    answered = _answered_runs(store, context.issuer.issuer, file.entry.key)
+    answered = _answered_runs(context.adapters, context.issuer.issuer, file.entry.key)
     record = decision.model_copy(update={"runs": answered})
     _, attributed = examine(context, file._replace(decided=(*file.decided, record)))
     add_record(store, chain_of(context.issuer.issuer, file.entry.key), record)
@@ -274,9 +275,9 @@ def _recorded(
     return Decided(record, row, ingest(context) if ingested is None else ingested)
 
 
-def _answered_runs(store: Store, issuer: str, result: str) -> tuple[str, ...]:
+def _answered_runs(adapters: Adapters, issuer: str, result: str) -> tuple[str, ...]:
     """Return the runs that have outcomes of a result file."""
-    runs = StoredRuns(store, issuer)
+    runs = StoredRuns(adapters, issuer)
     is_answered = concurrently(
         lambda run: runs.run(run).outcomes.has_results_for(result), runs.ids, READERS
     )

@@ -89,7 +89,7 @@ def read_issuer(context: IssuerContext) -> Reading:
     store = context.adapters.store
     issuer = context.issuer.issuer
     now = context.adapters.now()
-    stored = StoredRuns(store, issuer)
+    stored = StoredRuns(context.adapters, issuer)
     book = read_book(context.adapters, issuer)
     key = f"{metrics(issuer)}runs.json"
     kept = _kept_figures(store, key)
@@ -294,10 +294,10 @@ def took(reading: Reading) -> Values:
 
 def _last_run(reading: Reading) -> tuple[Values, Values]:
     context = reading.context
-    stored = StoredRuns(context.adapters.store, context.issuer.issuer)
+    stored = StoredRuns(context.adapters, context.issuer.issuer)
     committed = [run.run for run in reading.runs if run.figures is not None]
     for run_id in reversed(committed):
-        run = StoredRun.by_id(stored.store, run_id)
+        run = StoredRun.by_id(stored.adapters, run_id)
         entries = stored.store.keys(run.keys.base, shallow=True)
         written = {entry.key: entry.modified for entry in entries}
         plan = written.get(run.keys.plan)

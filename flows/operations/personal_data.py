@@ -58,7 +58,7 @@ class Mention(NamedTuple):
 
 def mentions(context: IssuerContext, people: People) -> Iterator[Mention]:
     """Yield every object of an issuer that names some of these cardholders, run by run."""
-    stored = StoredRuns(context.adapters.store, context.issuer.issuer)
+    stored = StoredRuns(context.adapters, context.issuer.issuer)
     kept = [stored.run(run) for run in stored.ids if str(run) not in stored.without_ledger]
     in_runs = list(chain.from_iterable(concurrently(lambda run: list(_in_run(run, people)), kept)))
     yield from in_runs

@@ -112,7 +112,7 @@ class _RunPlan(NamedTuple):
 
 def plan_purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
     """Return what of an issuer is due for deletion and why the rest is kept; nothing is changed."""
-    stored_runs = StoredRuns(context.adapters.store, context.issuer.issuer)
+    stored_runs = StoredRuns(context.adapters, context.issuer.issuer)
     known = known_runs(context.adapters, stored_runs)
     begun = {entry.key for entry in stored_runs.store.keys(purged(stored_runs.issuer))}
     objects = _objects_by_run(context)

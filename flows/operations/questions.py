@@ -114,7 +114,7 @@ def open_questions(context: IssuerContext) -> list[Question]:
     """Return what to ask the partner about the runs of an issuer, oldest run first."""
     terms = ReportTerms(context.adapters.now(), context.issuer.portal.answer_within_hours)
     questions: list[Question] = []
-    runs = StoredRuns(context.adapters.store, context.issuer.issuer)
+    runs = StoredRuns(context.adapters, context.issuer.issuer)
     book = book_of(context.adapters, runs)
     over = book.given_up_chunks
     for run in runs.committed(book.runs.closed):
@@ -212,7 +212,7 @@ def _about_refusals(context: IssuerContext, book: Book) -> Iterator[Question]:
     parts = (part.cards(today) for part in book.parts())
     cards = pl.concat(counted_cards(of_part).filter(to_ask) for of_part in parts)
     for (run_id,), rows in cards.sort("run", "row").group_by("run", maintain_order=True):
-        run = StoredRun.by_id(context.adapters.store, str(run_id))
+        run = StoredRun.by_id(context.adapters, str(run_id))
         if run.summary is None:
             continue
         messages = _messages(run)
@@ -251,7 +251,7 @@ def note_written(context: IssuerContext, questions: Iterable[Question]) -> None:
     for question in questions:
         by_run[question.run].append(question.id)
     for run, ids in by_run.items():
-        record_asked(context.adapters, StoredRun.by_id(context.adapters.store, run), ids)
+        record_asked(context.adapters, StoredRun.by_id(context.adapters, run), ids)
 
 
 def as_csv(questions: Sequence[Question]) -> list[bytes]:

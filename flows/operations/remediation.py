@@ -18,7 +18,6 @@ from flows.runs.dismissed_days import chain_of_day, day_named, is_dismissed
 from flows.runs.errors import NotFoundError
 from flows.runs.events import record_event
 from flows.runs.keys import dismissed
-from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.steps import WHY, Sentence, Slot, Step
@@ -45,7 +44,7 @@ def abandon(adapters: Adapters, run: str, reason: str) -> Abandoned:
 
     Raises UnknownRunError, CommittedError, AbandonedError, ClaimedError, NoReasonError.
     """
-    stored_run = StoredRun.by_id(adapters.store, run)
+    stored_run = StoredRun.by_id(adapters, run)
     adapters.signed(reason)
     stored_run.planned()
     if stored_run.finished() is None:
@@ -56,9 +55,9 @@ def abandon(adapters: Adapters, run: str, reason: str) -> Abandoned:
     raise CommittedError(run=run)
 
 
-def next_after_abandoning(store: Store, run: str) -> Step:
+def next_after_abandoning(adapters: Adapters, run: str) -> Step:
     """Return the next step after an abandoned run: a new run of its extract, or of its rows."""
-    stored_run = StoredRun.by_id(store, run)
+    stored_run = StoredRun.by_id(adapters, run)
     plan = stored_run.planned()
     if plan.selection is not None:
         return Step("worklist", stored_run.keys.run.issuer)
@@ -71,7 +70,7 @@ def take_over(adapters: Adapters, run: str, reason: str) -> ClaimHolder:
     A process that is still alive loses the claim at its next renewal; what it publishes until then
     is what the next one would publish. Raises UnknownRunError, NotFoundError, NoReasonError.
     """
-    stored_run = StoredRun.by_id(adapters.store, run)
+    stored_run = StoredRun.by_id(adapters, run)
     signed_reason = adapters.signed(reason)["reason"]
     stored_run.planned()
     claims = stored_run.keys.claims
@@ -142,7 +141,7 @@ def _dismiss_day(context: IssuerContext, day: date, reason: str, undo: bool) -> 
 def _refuse_other_day(context: IssuerContext, day: date, standing: bool, undo: bool) -> None:
     """Raise NotFoundError where there is no day to dismiss, or no dismissal to take back."""
     issuer = context.issuer.issuer
-    runs = StoredRuns(context.adapters.store, issuer)
+    runs = StoredRuns(context.adapters, issuer)
     committed = known_runs(context.adapters, runs).committed
     missed = missed_days(context.issuer, runs, committed, context.adapters.now())
     if standing if undo else day in missed:

@@ -65,7 +65,7 @@ def reseal(
     PartialRunError.
     """
     signed = context.adapters.signed(reason)
-    stored_run = StoredRun.by_id(context.adapters.store, run)
+    stored_run = StoredRun.by_id(context.adapters, run)
     _refuse_other_settings(context, stored_run.planned())
     with context.sealer() as sealer:
         recipients = sealer.fingerprints

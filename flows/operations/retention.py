@@ -233,7 +233,7 @@ def _links_until(run: StoredRun, summary: Mapping[str, Any]) -> Iterator[date]:
     for entry in run.event_entries:
         match = REPEATED_BY.search(entry.key)
         if match is not None:
-            later = StoredRun.by_id(run.store, match[1])
+            later = StoredRun.by_id(run.adapters, match[1])
             if later.summary is not None:
                 yield from _links_until(later, later.summary)
 

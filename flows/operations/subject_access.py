@@ -76,7 +76,7 @@ def _extracts(context: IssuerContext, named: Sequence[Mention]) -> Iterator[dict
     """Yield the rows of extracts that name the cardholder, with their cells where they exist."""
     for mention in named:
         if mention.place == "extracts":
-            run = StoredRun.by_id(context.adapters.store, mention.run)
+            run = StoredRun.by_id(context.adapters, mention.run)
             yield {**_object(mention), **_cells(context, run, mention.rows)}
 
 

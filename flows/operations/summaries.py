@@ -65,7 +65,7 @@ class _News(NamedTuple):
 def write_summaries(context: IssuerContext) -> list[Summary]:
     """Write what is to be said now; return every summary that is not with everybody yet."""
     settings = context.issuer.channels
-    runs = StoredRuns(context.adapters.store, context.issuer.issuer)
+    runs = StoredRuns(context.adapters, context.issuer.issuer)
     for kind, channels in ((NIGHT, settings.nights), (MORNING, settings.mornings)):
         if channels:
             _write(context, runs, kind)
@@ -178,9 +178,8 @@ def _text(context: IssuerContext, news: Sequence[_News]) -> str:
 
 def _to_do(context: IssuerContext, runs: Sequence[str]) -> Iterator[str]:
     issuer = context.issuer.issuer
-    store = context.adapters.store
     chunks: list[str] = []
-    for run in map(partial(StoredRun.by_id, store), runs):
+    for run in map(partial(StoredRun.by_id, context.adapters), runs):
         if run.manifest is not None:
             chunks += [chunk.state for chunk in run.outbox]
     waiting = chunks.count("waiting")
@@ -189,7 +188,7 @@ def _to_do(context: IssuerContext, runs: Sequence[str]) -> Iterator[str]:
     uploaded = chunks.count("uploaded")
     if uploaded:
         yield f"Uploaded, results to fetch: {counted(uploaded, 'chunk')}. {Step('ingest', issuer)}"
-    for alert in open_alerts(store, issuer):
+    for alert in open_alerts(context.adapters.store, issuer):
         kind = KINDS.get(alert.kind)
         yield f"Open: {alert.text}. {kind.then if kind else ''}".rstrip()
     yield f"All that is to be done: {Step('worklist', issuer)}"

@@ -78,7 +78,7 @@ def _begun(context: IssuerContext, plans: Sequence[KnownPlan]) -> Iterator[Work]
 
 def _begun_run(context: IssuerContext, begun: BegunRun, *, is_stored: bool) -> Work:
     issuer = context.issuer.issuer
-    plan = StoredRun.by_id(context.adapters.store, begun.plan.run).planned()
+    plan = StoredRun.by_id(context.adapters, begun.plan.run).planned()
     will_finish = begun.state in ("registered", "superseded")
     step = None
     if begun.state in ("pending", "requested") and is_stored:

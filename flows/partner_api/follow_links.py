@@ -17,11 +17,11 @@ from flows.partner_api.service import Placing
 from flows.partner_api.transactions import ingest_transactions
 from flows.partner_api.unknown_words import unknown_words
 from flows.reports.rebuild import rebuild
+from flows.runs.adapters import Adapters
 from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
 from flows.runs.identity import canonical
 from flows.runs.keys import placements
-from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.steps import Sentence, Slot, Step
@@ -52,11 +52,11 @@ def follow_links(
     store = context.adapters.store
     issuer = context.issuer.issuer
     today = local_day(context.adapters.now(), context.issuer.time_zone)
-    stored = list(StoredRuns(store, issuer).with_ledger())
+    stored = list(StoredRuns(context.adapters, issuer).with_ledger())
     profile = context.issuer.service or INTERFACE
     transactions = ingest_transactions(store, issuer, reversed(stored), profile)
     if run:
-        runs = [_with_links(store, run)]
+        runs = [_with_links(context.adapters, run)]
     else:
         runs = [candidate for candidate in stored if _is_followed(candidate, today)]
     checks = list(_check_runs(context, service, runs, recheck=recheck))
@@ -106,9 +106,9 @@ def _counts(check: LinkCheck) -> dict[str, Any]:
     return {name: getattr(check, name) for name in names}
 
 
-def _with_links(store: Store, run_id: str) -> StoredRun:
+def _with_links(adapters: Adapters, run_id: str) -> StoredRun:
     """Return a committed run that has a ledger and a report."""
-    run = StoredRun.by_id(store, run_id)
+    run = StoredRun.by_id(adapters, run_id)
     run.refuse_purged()
     run.committed()
     if run.summary is None:

@@ -145,7 +145,7 @@ def _row_names(
         return row_names.rows_of_file(issuer_context, file, content)
     if context.issuer_of(target):
         return row_names.refused_rows_of_all_runs(issuer_context)
-    run = stored_run.StoredRun.by_id(issuer_context.adapters.store, target)
+    run = stored_run.StoredRun.by_id(issuer_context.adapters, target)
     return row_names.refused_rows(run)
 
 

@@ -78,7 +78,7 @@ def plan_links(
     by_run = dict[str, set[int]]()
     for name in names:
         by_run.setdefault(name.run, set()).add(name.row)
-    plan = LinkPlan([], {}, [StoredRun.by_id(context.adapters.store, run) for run in by_run])
+    plan = LinkPlan([], {}, [StoredRun.by_id(context.adapters, run) for run in by_run])
     parts = [_planned(context, run, by_run[run.id], plan, retry_refused) for run in plan.runs]
     return plan._replace(due=[part for part in parts if not part.rows.is_empty()])
 

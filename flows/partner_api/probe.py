@@ -97,11 +97,10 @@ def _link(wired: IssuerContext, run: str, row: int | None) -> KnownLink:
     issuer = wired.issuer.issuer
     if settings is None:
         raise service.NoServiceError(issuer=issuer)
-    store = wired.adapters.store
     if run:
-        runs = [stored_run.StoredRun.by_id(store, run)]
+        runs = [stored_run.StoredRun.by_id(wired.adapters, run)]
     else:
-        runs = list(stored_runs.StoredRuns(store, issuer).with_ledger())
+        runs = list(stored_runs.StoredRuns(wired.adapters, issuer).with_ledger())
     link = known_links.newest_link(runs, settings, row)
     if link is None or link.link_id is None:
         why = "no row has a link" if link is None else "no id is found in its URL"

@@ -89,7 +89,7 @@ def _query(context: Context, wired: IssuerContext, target: str, link: str) -> Qu
 
 def _row(wired: IssuerContext, run: str, number: str) -> LinkedRow:
     """Return a linked row of a run."""
-    stored = stored_run.StoredRun.by_id(wired.adapters.store, run)
+    stored = stored_run.StoredRun.by_id(wired.adapters, run)
     links = link_ids.RunLinks(single_request.service_of(wired), stored)
     row = links.of_row(int(number)) if number.isdecimal() else None
     if row is None:

@@ -41,7 +41,7 @@ def check_service(context: IssuerContext) -> Iterator[str]:
 
 def _read_one(client: ServiceClient, context: IssuerContext, settings: ServiceSettings) -> str:
     """Log in and read the record of a link; without any link only the login is tried."""
-    runs = StoredRuns(context.adapters.store, context.issuer.issuer)
+    runs = StoredRuns(context.adapters, context.issuer.issuer)
     link = newest_link(list(runs.with_ledger()), settings)
     if link is None or link.link_id is None:
         _log_in(client)

@@ -51,7 +51,7 @@ def link_row(
     NoSuchRowError, SourceGoneError, LinkRequestError, CardTakenError, and what the service's client
     raises.
     """
-    stored = StoredRun.by_id(context.adapters.store, run)
+    stored = StoredRun.by_id(context.adapters, run)
     fields = _fields(context, stored, row, terms, supply)
     earlier = [single for single in stored.single_link_attempts if single.asked.row == row]
     finish_reports(context)

@@ -36,7 +36,7 @@ def record_asked(adapters: Adapters, run: StoredRun, questions: Iterable[str]) -
 def with_asked(runs: StoredRuns, works: Sequence[Work]) -> list[Work]:
     """Return work with the day on which the partner was asked about it, where it was."""
     ids = sorted({work.run for work in works if work.run and is_asked_about(work.kind)})
-    histories = concurrently(_asked, [StoredRun.by_id(runs.store, run) for run in ids])
+    histories = concurrently(_asked, [StoredRun.by_id(runs.adapters, run) for run in ids])
     by_run = dict(zip(ids, histories, strict=True))
     return [_with_day(work, by_run.get(work.run)) for work in works]
 

@@ -23,7 +23,7 @@ def runs_behind(context: IssuerContext, stored: StoredRuns) -> list[StoredRun]:
     adapters = context.adapters
     known = known_runs(adapters, stored)
     plans = [plan for plan in known.committed if plan.run not in known.closed]
-    runs = [StoredRun.by_id(adapters.store, plan.run) for plan in plans]
+    runs = [StoredRun.by_id(adapters, plan.run) for plan in plans]
     are_behind = concurrently(lambda run: run.is_report_behind, runs, adapters.connections)
     return [run for run, is_behind in zip(runs, are_behind, strict=True) if is_behind]
 
@@ -36,7 +36,7 @@ def report_behind(context: IssuerContext, runs: Iterable[StoredRun]) -> None:
 
 def finish_reports(context: IssuerContext) -> None:
     """Finish what a command left that was stopped after it had recorded something."""
-    stored = StoredRuns(context.adapters.store, context.issuer.issuer)
+    stored = StoredRuns(context.adapters, context.issuer.issuer)
     report_behind(context, runs_to_report(context, stored))
 
 

@@ -53,7 +53,7 @@ def trace(adapters: Adapters, issuer: str, cuid: str, *, urls: bool = False) -> 
     Raises CardGivenError.
     """
     refuse_card_number(cuid)
-    runs = StoredRuns(adapters.store, issuer)
+    runs = StoredRuns(adapters, issuer)
     purged = runs.without_ledger
     without = purged | known_runs(adapters, runs).without(cuid)
     searched = [run for run in runs.ids if str(run) not in without]

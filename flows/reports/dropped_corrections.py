@@ -3,18 +3,21 @@
 from collections.abc import Iterable, Iterator
 
 from flows.book.known_runs import KnownPlan
+from flows.runs.adapters import Adapters
 from flows.runs.keys import corrections
-from flows.runs.store import Entry, Store
+from flows.runs.store import Entry
 from flows.runs.stored_run import StoredRun
 
 
-def unsent_files(store: Store, issuer: str, committed: Iterable[KnownPlan]) -> Iterator[Entry]:
+def unsent_files(
+    adapters: Adapters, issuer: str, committed: Iterable[KnownPlan]
+) -> Iterator[Entry]:
     """Yield the filled-in templates, and corrected extracts, that no committed run has sent."""
-    dropped = list(store.keys(corrections(issuer)))
+    dropped = list(adapters.store.keys(corrections(issuer)))
     sent = {(plan.key, plan.size) for plan in committed} if dropped else set()
     for plan in committed if dropped else ():
         if not plan.is_whole:
-            sent |= _sent_by(StoredRun.by_id(store, plan.run))
+            sent |= _sent_by(StoredRun.by_id(adapters, plan.run))
     for entry in dropped:
         if (entry.key, entry.size) not in sent:
             yield entry

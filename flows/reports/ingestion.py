@@ -24,11 +24,12 @@ from flows.results.markers import (
 from flows.results.masking import mask_key
 from flows.results.opening import AWAITED
 from flows.results.problems import is_temporary
+from flows.runs.adapters import Adapters
 from flows.runs.claim import clean_up
 from flows.runs.context import IssuerContext
 from flows.runs.erased import NOBODY, ErasedPeople, erased_people
 from flows.runs.keys import ingested, keys_of
-from flows.runs.store import Entry, Store
+from flows.runs.store import Entry
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.tracing import stage
@@ -105,7 +106,7 @@ def ingest(context: IssuerContext, also: str = "") -> Ingested:
     with stage("match results", files=len(files)):
         taken = _take_in_lasting(context, files, waiting)
     reported = taken.with_new_outcome
-    runs = StoredRuns(store, issuer)
+    runs = StoredRuns(context.adapters, issuer)
     others = {run.id for run in runs_to_report(context, runs)} | ({also} - {""})
     purged = runs.without_ledger if reported else frozenset()
     reports = _report_runs(context, runs, reported, others)
@@ -118,7 +119,7 @@ def ingest(context: IssuerContext, also: str = "") -> Ingested:
         rows=sum(file.rows for file in reported),
         breaks=tuple(still_waiting[file.result.mark].told for file in reported if not file.settled),
         reports=reports,
-        open_files=_count_open_files(store, still_waiting.values()),
+        open_files=_count_open_files(context.adapters, still_waiting.values()),
         unjudged=taken.unjudged,
     )
 
@@ -190,7 +191,6 @@ def _report_runs(
     context: IssuerContext, runs: StoredRuns, files: Sequence[IngestedFile], others: Set[str]
 ) -> tuple[RunReport, ...]:
     """Bring the reports of the runs that these files touch, and of others, up to date."""
-    store = context.adapters.store
     touched = set(others)
     stored: set[str] = set()
     for file in files:
@@ -198,7 +198,7 @@ def _report_runs(
         stored |= set(file.kept)
     prefixes = [keys_of(run).base for run in touched]
     clean_up(context.adapters, ingested(context.issuer.issuer), *prefixes)
-    in_order = newest_first(StoredRun.by_id(store, run) for run in touched)
+    in_order = newest_first(StoredRun.by_id(context.adapters, run) for run in touched)
     return tuple(_report(context, runs, run, stored) for run in in_order)
 
 
@@ -263,14 +263,14 @@ def _reported(file: IngestedFile, waiting: Mapping[str, Waiting], purged: Set[st
     return file.trouble(purged)
 
 
-def _count_open_files(store: Store, waiting: Iterable[Waiting]) -> int:
+def _count_open_files(adapters: Adapters, waiting: Iterable[Waiting]) -> int:
     """Count the files not fully matched: of no run, or of a run that is out of balance."""
     reported = [file for file in waiting if file.told]
     runs = set(chain.from_iterable(file.runs for file in reported))
-    broken = {run for run in runs if _is_out_of_balance(store, run)}
+    broken = {run for run in runs if _is_out_of_balance(adapters, run)}
     return sum(not file.runs or not broken.isdisjoint(file.runs) for file in reported)
 
 
-def _is_out_of_balance(store: Store, run: str) -> bool:
-    summary = StoredRun.by_id(store, run).summary
+def _is_out_of_balance(adapters: Adapters, run: str) -> bool:
+    summary = StoredRun.by_id(adapters, run).summary
     return summary is not None and summary["verdict"] == OUT_OF_BALANCE

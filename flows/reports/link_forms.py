@@ -55,7 +55,7 @@ class LinkForms(NamedTuple):
 def link_forms(context: IssuerContext) -> LinkForms:
     """Return the forms of the links of runs that balance, and of those that depart."""
     issuer = context.issuer
-    links = received_links(StoredRuns(context.adapters.store, issuer.issuer))
+    links = received_links(StoredRuns(context.adapters, issuer.issuer))
     forms = confirmed_forms(context.adapters.store, issuer.issuer)
     confirmed = [
         ConfirmedForm(form, decision, count_links(links, form)) for form, decision in forms.items()

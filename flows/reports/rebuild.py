@@ -74,7 +74,7 @@ def rebuild(context: IssuerContext, run: StoredRun, listed: StoredRuns | None = 
     summary["open"]["recorded"] = recorded
     chunks = lists.chunks(run.manifest_as_sealed, total.chunks)
     within = timedelta(hours=issuer.portal.answer_within_hours)
-    runs = listed or StoredRuns(run.store, run.issuer)
+    runs = listed or StoredRuns(run.adapters, run.issuer)
     _in_parallel(
         lambda: _write_lists(run, total, now, within),
         lambda: _write_pages(run, runs, summary, chunks, context.forms_url),

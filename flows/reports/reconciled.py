@@ -61,7 +61,7 @@ def reportable(run: StoredRun) -> StoredRun:
     Only its manifest, which never changes, is not read again. Raises UnknownRunError where it is
     not committed, AbandonedError, LedgerPurgedError.
     """
-    current = StoredRun.of(run.store, run.committed())
+    current = StoredRun.of(run.adapters, run.committed())
     current.refuse_purged()
     return current
 

@@ -52,7 +52,7 @@ def facts_of(
     def facts(plan: KnownPlan) -> RunFacts:
         closed = known.closed.get(plan.run)
         if closed is None:
-            return run_facts(StoredRun.by_id(adapters.store, plan.run))
+            return run_facts(StoredRun.by_id(adapters, plan.run))
         return _closed(plan, closed)
 
     plans = [

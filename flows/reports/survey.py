@@ -82,7 +82,7 @@ def survey(
     Of a period: the cardholders whose standing one of its runs decided.
     """
     adapters = context.adapters
-    stored = StoredRuns(adapters.store, context.issuer.issuer)
+    stored = StoredRuns(adapters, context.issuer.issuer)
     terms = ReportTerms(adapters.now(), context.issuer.portal.answer_within_hours)
     book = book_of(adapters, stored)
     today = local_day(terms.now, context.issuer.time_zone)

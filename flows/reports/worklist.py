@@ -24,6 +24,7 @@ from flows.results.dropped import files_to_ingest
 from flows.results.learned_forms import LearnedForm
 from flows.results.markers import stray_files
 from flows.results.masking import mask_key
+from flows.runs.adapters import Adapters
 from flows.runs.chains import last_record
 from flows.runs.closings import chunk_of, place_of
 from flows.runs.delivered import (
@@ -78,7 +79,7 @@ def worklist(
     work += _unknown(name, unknown, terms)
     work += _unread_results(store, name, terms.now)
     work += _stray_results(store, name)
-    work += unsent_corrections(store, name, committed)
+    work += unsent_corrections(runs.adapters, name, committed)
     work += _refused_extracts(runs, committed)
     work += _days_without_extract(issuer, runs, committed, terms)
     work += _deliveries(store, issuer)
@@ -222,9 +223,11 @@ def _stray_results(store: Store, issuer: str) -> Iterator[Work]:
         yield _about_file(issuer, kinds.STRAY_RESULTS, entry.key, entry.modified, note=trouble)
 
 
-def unsent_corrections(store: Store, issuer: str, committed: Iterable[KnownPlan]) -> Iterator[Work]:
+def unsent_corrections(
+    adapters: Adapters, issuer: str, committed: Iterable[KnownPlan]
+) -> Iterator[Work]:
     """Yield the filled-in templates, and corrected extracts, that no committed run has sent."""
-    for entry in unsent_files(store, issuer, committed):
+    for entry in unsent_files(adapters, issuer, committed):
         yield _about_file(issuer, kinds.CORRECTIONS, entry.key, entry.modified)
 
 
@@ -242,7 +245,7 @@ def _refused_extracts(runs: StoredRuns, committed: Collection[KnownPlan]) -> Ite
     committed_runs = {plan.run for plan in committed}
     extracts = {plan.key for plan in committed if plan.is_whole}
     for run, text in runs.refused(committed_runs, extracts).items():
-        stored = StoredRun.by_id(runs.store, run)
+        stored = StoredRun.by_id(runs.adapters, run)
         key = stored.planned().source.key
         refused = datetime.fromisoformat(text)
         why = _why_refused(stored.refusal)

@@ -79,7 +79,7 @@ def backfill(context: IssuerContext, start: date, end: date) -> BackfillList:
     missed = [_rehearsed(dry, extract) for day, _, extract in dated if start <= day <= end]
     lines = [
         _line(run.as_of, ExpectedOutcome(run.source.sha256, run.counts, run.reasons))
-        for run in StoredRuns(context.adapters.store, context.issuer.issuer).manifests()
+        for run in StoredRuns(context.adapters, context.issuer.issuer).manifests()
         if run.selection is None and start <= run.as_of <= end
     ]
     lines += [

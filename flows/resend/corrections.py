@@ -101,7 +101,7 @@ def cells_of(context: IssuerContext, manifest: Manifest) -> pl.DataFrame:
     none = pl.DataFrame(schema=CELL)
     if selection is None:
         return none
-    run = StoredRun.by_id(store, selection.of)
+    run = StoredRun.by_id(context.adapters, selection.of)
     repeated = run.manifest
     if repeated is None or repeated.source.sha256 != manifest.source.sha256:
         return none

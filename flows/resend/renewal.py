@@ -184,7 +184,7 @@ def _judged_links(
         return judged(links, today, TYPED_IN)
     store = context.adapters.store
     latest = _latest_extract(store, book)
-    records = pl.concat(StoredRun.by_id(store, latest).ledger(RECORD))
+    records = pl.concat(StoredRun.by_id(context.adapters, latest).ledger(RECORD))
     return judged(in_extract(links, records, latest), today, ABSENT)
 
 
@@ -222,7 +222,7 @@ def _by_source(context: IssuerContext, due: pl.DataFrame) -> list[list[_Rows]]:
     """
     groups = defaultdict[tuple[str, str], list[_Rows]](list)
     for (run,), cards in due.group_by("run", maintain_order=True):
-        manifest = StoredRun.by_id(context.adapters.store, str(run)).committed()
+        manifest = StoredRun.by_id(context.adapters, str(run)).committed()
         cells = _cells(context, manifest, cards["row"])
         is_plain = cells is not None and cells.is_empty()
         groups[manifest.source.sha256, "" if is_plain else manifest.run].append(
@@ -276,7 +276,7 @@ def renew(
     finished = finish_commits(context)
     plan = renewals(context, within_days)
     if not plan.sources:
-        runs_left = StoredRuns(context.adapters.store, context.issuer.issuer)
+        runs_left = StoredRuns(context.adapters, context.issuer.issuer)
         return Renewed(plan, (), remarks=(*finished, *end_begun(context, runs_left)))
     issuer = context.issuer.issuer
     refuse_other_rows(issuer, issuer, plan.due, expected)

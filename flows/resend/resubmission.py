@@ -181,7 +181,7 @@ def plan_resubmit(context: IssuerContext, request: Request) -> ResendPlan:
     store = context.adapters.store
     # first: those registered later are looked at when ours is registered
     registered = list(registered_runs(store, context.issuer.issuer))
-    run = StoredRun.by_id(store, request.run)
+    run = StoredRun.by_id(context.adapters, request.run)
     of = run.committed()
     known = _known(context, run)
     choose = _from_corrected_extract if request.extract else _from_own_source

@@ -124,7 +124,7 @@ def send_again(
     with context.sealer() as sealer:
         ensure_store_safe(context)
         done = execute(context, _job(context, request, plan), sealer, on_progress)
-    for repeated in repeated_runs(StoredRun.of(context.adapters.store, done.manifest)):
+    for repeated in repeated_runs(StoredRun.of(context.adapters, done.manifest)):
         rebuild(context, repeated)
     return done
 

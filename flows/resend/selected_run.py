@@ -78,5 +78,5 @@ def selection_job(
     today = local_day(context.adapters.now(), context.issuer.time_zone)
     plan = plan_selection(context, source.identity, today, selection)
     write_once(store, keys_of(plan.run).selection, parquet(rows.rows.sort("row")))
-    runs = StoredRuns(store, context.issuer.issuer)
+    runs = StoredRuns(context.adapters, context.issuer.issuer)
     return Job(plan, source.entry, RowScope(selected=rows), (), retry_command, since, runs)

@@ -34,7 +34,7 @@ def correction_template(context: IssuerContext, run: str) -> Iterator[pl.DataFra
     One frame per ledger part. Rows that are linked or awaiting in a later attempt are left out, and
     those whose card has or awaits a link of a later day. UnknownRunError.
     """
-    stored = StoredRun.by_id(context.adapters.store, run)
+    stored = StoredRun.by_id(context.adapters, run)
     stored.committed()
     settled = pl.concat([settled_since(stored), _linked_since(context, stored)])
     is_settled = pl.col("row").is_in(settled.implode())
@@ -65,7 +65,6 @@ def template_of_all_runs(context: IssuerContext) -> Iterator[pl.DataFrame]:
     by which a link that ends would be renewed. Rows that name no cardholder are there, too.
     """
     today = local_day(context.adapters.now(), context.issuer.time_zone)
-    store = context.adapters.store
     book = read_book(context.adapters, context.issuer.issuer)
     parts = [_to_correct(context, part, today) for part in book.parts()]
     nameless = book.nameless.select("run", "row")
@@ -73,7 +72,7 @@ def template_of_all_runs(context: IssuerContext) -> Iterator[pl.DataFrame]:
     rows_of = {run: frame["row"] for (run,), frame in rows.group_by("run") if run}
     for run in newest_first(rows_of):
         is_waiting = pl.col("row").is_in(rows_of[run].implode())
-        stored = StoredRun.by_id(store, run)
+        stored = StoredRun.by_id(context.adapters, run)
         words = words_of(stored)
         yield from (template(rows.filter(is_waiting), run, words) for rows in run_rows(stored))
 

@@ -125,7 +125,7 @@ def take_in(
 
 
 def _sent_index(context: IssuerContext) -> SentIndex:
-    return SentIndex(StoredRuns(context.adapters.store, context.issuer.issuer))
+    return SentIndex(StoredRuns(context.adapters, context.issuer.issuer))
 
 
 # Attributing
@@ -233,7 +233,7 @@ def _take_back(context: IssuerContext, file: IngestedFile, attributed: Attribute
     stale = [
         run
         for run in sorted(file.left)
-        if StoredRun.by_id(context.adapters.store, run).outcomes.has_results_for(entry.key)
+        if StoredRun.by_id(context.adapters, run).outcomes.has_results_for(entry.key)
     ]
     if not stale:
         return []

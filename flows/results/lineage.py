@@ -34,7 +34,7 @@ def _repeated_by(run: StoredRun) -> StoredRun | None:
     selection = run.manifest.selection
     if selection is None or selection.kind != "resubmit":
         return None
-    repeated = StoredRun.by_id(run.store, selection.of)
+    repeated = StoredRun.by_id(run.adapters, selection.of)
     return repeated if _has_rows(repeated) else None
 
 
@@ -131,5 +131,5 @@ def _repeating(run: StoredRun, entry: Entry) -> StoredRun | None:
     name = REPEATED_BY.search(entry.key)
     if name is None:
         return None
-    repeat = StoredRun.by_id(run.store, name[1])
+    repeat = StoredRun.by_id(run.adapters, name[1])
     return repeat if _has_rows(repeat) else None

@@ -150,7 +150,7 @@ def basis_of(context: IssuerContext) -> Basis:
     store = context.adapters.store
     issuer = context.issuer
     registered = [
-        (manifest.run, StoredRun.by_id(store, manifest.run).is_ended)
+        (manifest.run, StoredRun.by_id(context.adapters, manifest.run).is_ended)
         for manifest in recently_registered(store, issuer.issuer)
     ]
     rules = link_rules(context)

@@ -248,7 +248,7 @@ class SentIndex:
         return pl.concat(rows)
 
     def _read_part(self, run: str, part: LedgerPart) -> pl.DataFrame:
-        records = StoredRun.by_id(self._runs.store, run).ledger_part(part, _RECORD)
+        records = StoredRun.by_id(self._runs.adapters, run).ledger_part(part, _RECORD)
         return records.filter(fate=ledger.SUBMITTED).select(
             pl.lit(run).alias("run"), pl.all().exclude("fate")
         )

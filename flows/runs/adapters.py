@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from flows.database.connection import Database
+from flows.database.connection import Transactions
 from flows.errors import OperatorError
 from flows.redaction import redact
 from flows.runs.store import Store
@@ -32,7 +32,7 @@ class Adapters(NamedTuple):
     actor: str
     # StoreUnsafeError where create-only writes are not, below a prefix
     probe: Callable[[Store, str], None]
-    database: Database
+    database: Transactions
     connections: int = 16  # requests at a time
     prover: Prover = NOT_PROVED  # of entries of the audit trail
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from flows.errors import TryAgainError
+from flows.runs.adapters import Adapters
 from flows.runs.cards import FINGERPRINTS, card_keys
 from flows.runs.chains import add_next, last_record, records
 from flows.runs.documents import read_document
@@ -61,13 +62,14 @@ def recently_registered(store: Store, issuer: str) -> Iterator[Manifest]:
 
 
 def register_run(
-    store: Store, issuer: str, manifest: Manifest, since: int, *, guarded: bool
+    adapters: Adapters, issuer: str, manifest: Manifest, since: int, *, guarded: bool
 ) -> None:
     """Register a run, which is the step before its manifest; nothing where it already is.
 
     Raises OvertakenError where a run registered after the number `since` has its sequence number or
     sends any of its cards. Not `guarded`: cards only where that is of the same extract.
     """
+    store = adapters.store
     prefix = commits(issuer)
     number = since
     while not add_next(store, prefix, number + 1, manifest):
@@ -79,7 +81,7 @@ def register_run(
             return
         _refuse_same_sequence(manifest, other)
         if guarded or other.source.sha256 == manifest.source.sha256:
-            _refuse_shared_cards(store, manifest, other)
+            _refuse_shared_cards(adapters, manifest, other)
 
 
 def _refuse_same_sequence(manifest: Manifest, other: Manifest) -> None:
@@ -90,16 +92,16 @@ def _refuse_same_sequence(manifest: Manifest, other: Manifest) -> None:
         raise OvertakenError(run=manifest.run, other=other.run, what="the same sequence number")
 
 
-def _refuse_shared_cards(store: Store, manifest: Manifest, other: Manifest) -> None:
+def _refuse_shared_cards(adapters: Adapters, manifest: Manifest, other: Manifest) -> None:
     """Raise OvertakenError where both runs send some card."""
-    shared = _sent_cards(store, manifest).is_in(_sent_cards(store, other)).sum()
+    shared = _sent_cards(adapters, manifest).is_in(_sent_cards(adapters, other)).sum()
     if shared:
         raise OvertakenError(run=manifest.run, other=other.run, what=f"{shared} of its cards")
 
 
-def _sent_cards(store: Store, manifest: Manifest) -> pl.Series:
+def _sent_cards(adapters: Adapters, manifest: Manifest) -> pl.Series:
     """Return the keys of the cards that a run sends, committed or about to be."""
-    run = StoredRun.by_id(store, manifest.run)
+    run = StoredRun.by_id(adapters, manifest.run)
     columns = ["cuid", "last_4", "expiration", *FINGERPRINTS]
     submitted = pl.col("fate") == ledger.SUBMITTED
     cards = [card_keys(run.ledger_part(part, columns, submitted)) for part in manifest.ledger]

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from datetime import date, datetime
 from typing import Any, NamedTuple, Protocol
 
+from flows.database.rehearsed import Rehearsed
 from flows.errors import BugError
 from flows.runs.adapters import Adapters
 from flows.runs.header import Header
@@ -77,7 +78,10 @@ def overlaid(context: IssuerContext) -> IssuerContext:
     if isinstance(adapters.store, Overlay):
         return context
     return context._replace(
-        adapters=adapters._replace(store=Overlay(adapters.store, adapters.now())),
+        adapters=adapters._replace(
+            store=Overlay(adapters.store, adapters.now()),
+            database=Rehearsed(adapters.database),
+        ),
         place_of=lambda _: None,
         announcer_of=lambda _: None,
     )

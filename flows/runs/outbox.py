@@ -96,7 +96,7 @@ def move(
     why = reason.strip()
     if step != "uploaded":
         why = adapters.signed(reason)["reason"]
-    stored = StoredRun.by_id(adapters.store, run)
+    stored = StoredRun.by_id(adapters, run)
     allowed, state = MOVES[step]
     there = {chunk.chunk.number for chunk in stored.outbox if chunk.state == state}
     if numbers and there.issuperset(numbers):
@@ -153,7 +153,7 @@ def fetch_from(
     """
     fetched: list[OutboxChunk] = []
     for run, numbers in numbers_by_run.items():
-        stored = StoredRun.by_id(adapters.store, run)
+        stored = StoredRun.by_id(adapters, run)
         chosen = select_chunks(stored.outbox, run, WAITING, "fetched", numbers)
         for chunk in chosen:
             put(chunk.chunk.name, _sealed(adapters, stored, chunk))

@@ -14,6 +14,7 @@ from typing import Any, Final, Self
 
 import polars as pl
 
+from flows.runs.adapters import Adapters
 from flows.runs.chains import records
 from flows.runs.chunks import (
     MOVES,
@@ -45,7 +46,6 @@ from flows.runs.store import (
     ConflictError,
     Entry,
     ObjectMissingError,
-    Store,
     is_stored,
     read,
     read_if_stored,
@@ -73,26 +73,27 @@ class StoredRun:
     Every read may raise ConflictError (not written by cardlink).
     """
 
-    def __init__(self, store: Store, keys: RunKeys) -> None:
-        self.store = store
+    def __init__(self, adapters: Adapters, keys: RunKeys) -> None:
+        self.adapters = adapters
+        self.store = adapters.store
         self.keys = keys
         self._events: dict[str, Mapping[str, Any] | None] = {}
 
     @classmethod
-    def by_id(cls, store: Store, run: str) -> Self:
+    def by_id(cls, adapters: Adapters, run: str) -> Self:
         """Return the run of that id; UnknownRunError where the text is not a run id."""
-        return cls(store, keys_of(run))
+        return cls(adapters, keys_of(run))
 
     @classmethod
-    def of(cls, store: Store, manifest: Manifest) -> Self:
+    def of(cls, adapters: Adapters, manifest: Manifest) -> Self:
         """Return the committed run of a manifest, which is not read again."""
-        run = cls.by_id(store, manifest.run)
+        run = cls.by_id(adapters, manifest.run)
         run.__dict__["end"] = manifest
         return run
 
     def fresh(self) -> Self:
         """Return the same run as it is stored now: nothing of it is read yet."""
-        return type(self)(self.store, self.keys)
+        return type(self)(self.adapters, self.keys)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.id!r})"
@@ -279,7 +280,7 @@ class StoredRun:
         of committed runs that sent its rows again, and of cancelled chunks, if any.
         """
         names = (REPEATED_BY.search(entry.key) for entry in self.event_entries)
-        repeats = [StoredRun.by_id(self.store, name[1]) for name in names if name]
+        repeats = [StoredRun.by_id(self.adapters, name[1]) for name in names if name]
         committed = sum(run.manifest is not None for run in repeats)
         cancelled = len(self._entries_of((CANCELLED,)))
         return {

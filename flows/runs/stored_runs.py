@@ -13,11 +13,12 @@ from typing import NamedTuple
 
 import polars as pl
 
+from flows.runs.adapters import Adapters
 from flows.runs.frames import from_parquets
 from flows.runs.keys import RunId, RunKeys, dismissed, purged, runs
 from flows.runs.read_once import read_once
 from flows.runs.run_status import RunStatus
-from flows.runs.store import Store, read
+from flows.runs.store import read
 from flows.runs.stored_run import StoredRun
 from flows.runs.threads import concurrently
 from schemas.manifest import LedgerPart, Manifest, Plan, Profile
@@ -46,8 +47,9 @@ class StoredRuns:
     Each call gives runs of which nothing was read before.
     """
 
-    def __init__(self, store: Store, issuer: str) -> None:
-        self.store = store
+    def __init__(self, adapters: Adapters, issuer: str) -> None:
+        self.adapters = adapters
+        self.store = adapters.store
         self.issuer = issuer
 
     @read_once
@@ -68,7 +70,7 @@ class StoredRuns:
 
     def run(self, run: RunId) -> StoredRun:
         """Return one of the runs."""
-        return StoredRun(self.store, RunKeys(run))
+        return StoredRun(self.adapters, RunKeys(run))
 
     def __iter__(self) -> Iterator[StoredRun]:
         """Yield every run, by business date."""

@@ -7,6 +7,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from flows.errors import TryAgainError
+from flows.runs.adapters import Adapters
 from flows.runs.keys import results
 from flows.runs.store import Store
 from flows.runs.stored_runs import StoredRuns
@@ -66,21 +67,21 @@ class Answered(NamedTuple):
 
 
 def answer_store(
-    store: Store, issuer: str, portal: Portal, habits: Habits | None = None
+    adapters: Adapters, issuer: str, portal: Portal, habits: Habits | None = None
 ) -> Answered:
     """Upload every chunk not yet answered, and write its result file below `results/`."""
-    person = _Person(store, issuer, portal, habits or Habits())
-    for key, chunk in committed_chunks(store, issuer):
+    person = _Person(adapters.store, issuer, portal, habits or Habits())
+    for key, chunk in committed_chunks(adapters, issuer):
         person.carry(key, chunk)
     return person.finish()
 
 
-def committed_chunks(store: Store, issuer: str) -> Iterator[tuple[str, str]]:
+def committed_chunks(adapters: Adapters, issuer: str) -> Iterator[tuple[str, str]]:
     """Yield key and upload name of every chunk of every run that has a manifest.
 
     Those of purged runs are done with.
     """
-    for run in StoredRuns(store, issuer).committed():
+    for run in StoredRuns(adapters, issuer).committed():
         if run.purged_chunks is None:
             for stored in run.sealed_chunks.values():
                 yield stored.key, stored.chunk.name

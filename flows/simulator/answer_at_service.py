@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import NamedTuple
 
+from flows.runs.adapters import Adapters
 from flows.runs.keys import results
 from flows.runs.store import Store, read
 from flows.simulator.answer import ResultThereError, committed_chunks, result_name
@@ -42,20 +43,21 @@ class Carried(NamedTuple):
 
 
 def answer_at_service(
-    store: Store, issuer: str, portal: ServicePortal, behaviour: Behaviour
+    adapters: Adapters, issuer: str, portal: ServicePortal, behaviour: Behaviour
 ) -> Carried:
     """Upload every chunk that the service does not know; write results that are not there.
 
     A service that was started anew is so told of chunks that were answered before: the same
     behaviour makes the same links.
     """
+    store = adapters.store
     folder = results(issuer)
     answered = {entry.key for entry in store.keys(folder)}
     uploads = portal.uploads()
     written: dict[str, bytes] = {}
     refused: list[tuple[str, str]] = []
     restored: list[str] = []
-    for key, chunk in committed_chunks(store, issuer):
+    for key, chunk in committed_chunks(adapters, issuer):
         result_key = folder + result_name(chunk)
         if chunk in uploads and result_key in answered:
             continue

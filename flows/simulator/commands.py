@@ -213,15 +213,15 @@ def answer_chunks(context: IssuerContext, secret_key: Path | None, behaviour: Be
     key = read_file(secret_key, SECRET_KEY) if secret_key else None
     header = list(context.header.names.values())
     with portal_opener(key) as opener:
-        store = context.adapters.store
-        return _answered(answer(context.issuer, store, header, opener, behaviour, now().date()))
+        today = now().date()
+        return _answered(answer(context.issuer, context.adapters, header, opener, behaviour, today))
 
 
 def answer_by_practice(context: IssuerContext, base_url: str, behaviour: Behaviour) -> Result:
     """Let the practice service at an address answer every committed chunk without a result."""
     from flows.simulator.practice import answer_by_service
 
-    facts = answer_by_service(context.issuer, context.adapters.store, base_url, behaviour)
+    facts = answer_by_service(context.issuer, context.adapters, base_url, behaviour)
     lines = [f"answered by the practice service at {base_url}"]
     if facts["restored"]:
         lines.append(f"it was told of {facts['restored']} chunks that had results already")

@@ -11,8 +11,8 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 from flows.errors import OperatorError
+from flows.runs.adapters import Adapters
 from flows.runs.sealing import Opener
-from flows.runs.store import Store
 from flows.simulator.answer import answer_store
 from flows.simulator.answer_at_service import answer_at_service
 from flows.simulator.portal import Behaviour, Portal
@@ -132,7 +132,7 @@ def asked_challenges(issuer: Issuer | None) -> tuple[str, ...]:
 
 def answer(
     issuer: Issuer,
-    store: Store,
+    adapters: Adapters,
     header: list[str],
     opener: Opener,
     behaviour: Behaviour,
@@ -141,7 +141,7 @@ def answer(
     """Answer every committed chunk that has no result; return the counts and what was refused."""
     host = issuer.portal.allowed_hosts[0]
     portal = Portal(opener, host=host, header=header, today=today, **behaviour._asdict())
-    answered = answer_store(store, issuer.issuer, portal)
+    answered = answer_store(adapters, issuer.issuer, portal)
     return {
         "issuer": issuer.issuer,
         "files": len(answered.delivered),
@@ -152,14 +152,14 @@ def answer(
 
 
 def answer_by_service(
-    issuer: Issuer, store: Store, base_url: str, behaviour: Behaviour
+    issuer: Issuer, adapters: Adapters, base_url: str, behaviour: Behaviour
 ) -> dict[str, Any]:
     """Let the practice service at an address answer chunks; return what `answer` does.
 
     `restored`: how many chunks with results it has been told of. NoPracticeServiceError.
     """
     with practice_http(issuer, base_url) as http:
-        carried = answer_at_service(store, issuer.issuer, ServicePortal(http), behaviour)
+        carried = answer_at_service(adapters, issuer.issuer, ServicePortal(http), behaviour)
     return {
         "issuer": issuer.issuer,
         "service": base_url,

@@ -67,7 +67,7 @@ def begun_runs(context: IssuerContext, plans: Sequence[KnownPlan]) -> list[Begun
 
 
 def _run(context: IssuerContext, begun: BegunRun) -> StoredRun:
-    return StoredRun.by_id(context.adapters.store, begun.plan.run)
+    return StoredRun.by_id(context.adapters, begun.plan.run)
 
 
 def _planned(context: IssuerContext, plan: KnownPlan) -> datetime:
@@ -104,9 +104,7 @@ def _is_new_run(context: IssuerContext, run: str, committed: str) -> bool:
     """Return whether a person asked for a run of an extract after another one of it."""
     if keys_of(run).run < keys_of(committed).run:
         return False
-    reasons = {
-        StoredRun.by_id(context.adapters.store, of).planned().reason for of in (run, committed)
-    }
+    reasons = {StoredRun.by_id(context.adapters, of).planned().reason for of in (run, committed)}
     return len(reasons) > 1
 
 

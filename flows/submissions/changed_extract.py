@@ -70,7 +70,7 @@ def changed_extract(
     return ChangedExtractError(
         extract=source.key,
         run=last.run,
-        rows=_compared(store, last, scan),
+        rows=_compared(context.adapters, last, scan),
         submit=submit_step(source.key, open=CHANGED_EXTRACT),
         sent=f"{scan.counts.submitted:,}",
         dismiss=dismiss_step(source.key),
@@ -80,7 +80,7 @@ def changed_extract(
 def _committed_under_name(adapters: Adapters, issuer: str, key: str) -> list[Manifest]:
     """Return the manifests of the runs of whole extracts with this name."""
     manifests = [
-        run.manifest for run in runs_under_name(adapters, StoredRuns(adapters.store, issuer), key)
+        run.manifest for run in runs_under_name(adapters, StoredRuns(adapters, issuer), key)
     ]
     return [manifest for manifest in manifests if manifest is not None]
 
@@ -116,10 +116,10 @@ def _scan_cards(
     return _CardScan(pl.concat(cards), scan.counts)
 
 
-def _compared(store: Store, last: Manifest, scan: _CardScan) -> str:
+def _compared(adapters: Adapters, last: Manifest, scan: _CardScan) -> str:
     """Return how the rows of an extract compare with those of the run that has its name."""
     cards = scan.cards
-    parts = StoredRun.by_id(store, last.run).ledger(COMPARED)
+    parts = StoredRun.by_id(adapters, last.run).ledger(COMPARED)
     try:
         before = pl.concat([pl.Series("card", dtype=pl.UInt64), *map(_cards, parts)])
     except LedgerPurgedError:

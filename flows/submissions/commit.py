@@ -53,15 +53,14 @@ def commit_run(context: IssuerContext, job: Job, manifest: Manifest) -> bool:
     registered since this one was planned sends any of its cards, AbandonedError where an operator
     abandoned it first.
     """
-    store = context.adapters.store
-    register_run(store, context.issuer.issuer, manifest, job.since, guarded=job.guarded)
+    register_run(context.adapters, context.issuer.issuer, manifest, job.since, guarded=job.guarded)
     return _write_manifest(context, manifest, job.entry)
 
 
 def commit_in_memory(dry: IssuerContext, job: Job, manifest: Manifest) -> None:
     """Commit a run in the memory of a dry run, so that what comes after it meets it there."""
     store = dry.adapters.store
-    register_run(store, dry.issuer.issuer, manifest, job.since, guarded=job.guarded)
+    register_run(dry.adapters, dry.issuer.issuer, manifest, job.since, guarded=job.guarded)
     write_once(store, keys_of(manifest.run).manifest, canonical(manifest))
 
 
@@ -82,7 +81,7 @@ def finish_commits(context: IssuerContext) -> tuple[str, ...]:
 def _lacking(context: IssuerContext, manifest: Manifest) -> str:
     """Return which part of its commit a registered run lacks, "" where none or it has ended."""
     store = context.adapters.store
-    run = StoredRun.by_id(store, manifest.run)
+    run = StoredRun.by_id(context.adapters, manifest.run)
     if not run.is_ended:
         return MANIFEST
     if run.has_event(COMMITTED) or run.manifest is None:
@@ -93,7 +92,7 @@ def _lacking(context: IssuerContext, manifest: Manifest) -> str:
 
 def _finished(context: IssuerContext, manifest: Manifest, part: str) -> Iterator[str]:
     """Write what a registered run lacks, and yield what that was."""
-    run = StoredRun.by_id(context.adapters.store, manifest.run)
+    run = StoredRun.by_id(context.adapters, manifest.run)
     extract = _extract_as_read(context, manifest)
     match part:
         case "manifest":
@@ -121,7 +120,7 @@ def _write_manifest(context: IssuerContext, manifest: Manifest, extract: Entry |
     False where a concurrent process wrote it; AbandonedError where an operator was first.
     """
     adapters = context.adapters
-    run = StoredRun.by_id(adapters.store, manifest.run)
+    run = StoredRun.by_id(adapters, manifest.run)
     # before the manifest: after it no command comes back to this run, so after a crash in between
     # the issuer would have its rejects only with the first results
     if manifest.counts.submitted:
@@ -151,7 +150,7 @@ def _record_commit(
 def _report_if_nothing_sent(context: IssuerContext, manifest: Manifest) -> None:
     """Write the report of a run that sent nothing, unless there is one: no result will bring it."""
     store = context.adapters.store
-    run = StoredRun.of(store, manifest)
+    run = StoredRun.of(context.adapters, manifest)
     report = run.keys.report("summary.json")
     if manifest.counts.submitted or is_stored(store, report):
         return

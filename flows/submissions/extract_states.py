@@ -131,7 +131,9 @@ def _read_history(context: IssuerContext, known: Iterable[KnownPlan] | None) -> 
     store = context.adapters.store
     issuer = context.issuer.issuer
     every_plan = (
-        known_plans(context.adapters, StoredRuns(store, issuer)) if known is None else known
+        known_plans(context.adapters, StoredRuns(context.adapters, issuer))
+        if known is None
+        else known
     )
     plans = [plan for plan in every_plan if plan.is_whole]
     by_name = defaultdict[str, list[KnownPlan]](list)

@@ -59,7 +59,7 @@ def is_left(context: IssuerContext, extract: ExtractState) -> bool:
         return True
     if not extract.run:
         return False
-    run = StoredRun.by_id(context.adapters.store, extract.run)
+    run = StoredRun.by_id(context.adapters, extract.run)
     refusal = run.refusal
     if refusal is None or refusal.error not in set(_names(*OF_CONTENT)):
         return False

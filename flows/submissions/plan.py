@@ -66,7 +66,7 @@ def make_plan(
     if stored is None:
         return plan, _replaced(context, plan, inputs, runs)
     planned = stored.model_copy(update={"source": source})
-    if StoredRun.by_id(context.adapters.store, plan.run).finished() is None:
+    if StoredRun.by_id(context.adapters, plan.run).finished() is None:
         return planned, ()
     changed = changes(context, stored, inputs)
     remarks = (f"changed since that run: {', '.join(changed)}",) if changed else ()
@@ -94,7 +94,7 @@ def _planned(
     """
     submission = submission_of(context, source, inputs)
     settings = row_settings(context.issuer, context.header)
-    run = StoredRun.by_id(context.adapters.store, submission.run)
+    run = StoredRun.by_id(context.adapters, submission.run)
     plan = Plan(
         run=submission.run,
         source=source,
@@ -150,13 +150,13 @@ def requested_run(context: IssuerContext, source: SourceIdentity, inputs: RunInp
     """Return the run that these inputs mean: one that an extract has, or a new one."""
     store = context.adapters.store
     chain = read_chain(store, context.issuer.issuer, source.sha256)
-    return StoredRun.by_id(store, pick(context, source, chain, inputs).run)
+    return StoredRun.by_id(context.adapters, pick(context, source, chain, inputs).run)
 
 
 def runs_under_name(adapters: Adapters, runs: StoredRuns, key: str) -> list[StoredRun]:
     """Return the runs of whole extracts with that key that have a plan, by business date."""
     named = [plan.run for plan in known_plans(adapters, runs) if plan.key == key and plan.is_whole]
-    return [StoredRun.by_id(runs.store, run) for run in named]
+    return [StoredRun.by_id(runs.adapters, run) for run in named]
 
 
 def submit_step(key: str, **options: Values) -> Step:

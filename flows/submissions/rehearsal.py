@@ -96,7 +96,7 @@ def rehearse(
     finish_commits(dry)
     errors: list[CardlinkError] = inspection.errors if inspection else []
     job, _ = prepare(dry, request, errors.append, entry)
-    done = StoredRun.by_id(dry.adapters.store, job.plan.run).finished()
+    done = StoredRun.by_id(dry.adapters, job.plan.run).finished()
     if done is not None and inspection is None:
         reasons = [ReasonRows(code, rows, ()) for code, rows in done.reasons.items()]
         return _checked(done, reasons, ())._replace(already=done.run)

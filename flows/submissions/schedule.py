@@ -24,7 +24,7 @@ def calendar_line(context: IssuerContext) -> str:
 
 def hour_line(context: IssuerContext) -> str:
     """Return the hour by which an extract is expected, and what that rests on."""
-    runs = StoredRuns(context.adapters.store, context.issuer.issuer)
+    runs = StoredRuns(context.adapters, context.issuer.issuer)
     hour, rests_on = expected_hour(runs, context.issuer, context.adapters.now())
     if hour is None:
         return rests_on

@@ -112,7 +112,7 @@ def _numbered_runs(context: IssuerContext, source: SourceIdentity) -> Iterator[_
         if manifest is None or manifest.sequence is None or _is_of(manifest, source):
             continue
         # neither abandoned nor still without its manifest
-        if StoredRun.by_id(store, manifest.run).manifest is not None:
+        if StoredRun.by_id(context.adapters, manifest.run).manifest is not None:
             yield _NumberedRun(manifest.sequence, manifest.run, manifest.as_of)
 
 

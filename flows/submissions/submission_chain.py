@@ -133,10 +133,9 @@ def _existing(
     Of a whole extract that is one that ended, else one that can still be finished. Selected rows
     may be sent again, so an ended run of them is never meant.
     """
-    store = context.adapters.store
     reason = same_rows[-1].reason
     candidates = [
-        _Candidate(submission, StoredRun.by_id(store, submission.run).end)
+        _Candidate(submission, StoredRun.by_id(context.adapters, submission.run).end)
         for submission in same_rows
         if submission.reason == reason
     ]
@@ -177,7 +176,7 @@ def _can_be_finished(
     context: IssuerContext, source: SourceIdentity, submission: Submission, inputs: RunInputs
 ) -> bool:
     """Return whether a run that was never committed can be finished as it was planned."""
-    run = StoredRun.by_id(context.adapters.store, submission.run)
+    run = StoredRun.by_id(context.adapters, submission.run)
     plan = run.plan
     if plan is None:
         return not inputs.dated or _business_date(submission) == inputs.as_of

@@ -93,7 +93,7 @@ def submit(
 def settle(context: IssuerContext) -> tuple[str, ...]:
     """Finish or end what other commands have left, where there is nothing to submit."""
     ensure_store_safe(context)
-    runs = StoredRuns(context.adapters.store, context.issuer.issuer)
+    runs = StoredRuns(context.adapters, context.issuer.issuer)
     return *finish_commits(context), *end_begun(context, runs)
 
 
@@ -128,7 +128,7 @@ def prepare(
         changed = changed_extract(context, entry, source, inputs, cards.prior)
         if changed is not None:
             note(changed)
-    runs = StoredRuns(context.adapters.store, context.issuer.issuer)
+    runs = StoredRuns(context.adapters, context.issuer.issuer)
     plan, remarks = make_plan(context, source, inputs, runs)
     job = Job(
         plan,
@@ -177,7 +177,7 @@ def _abandoning_overtaken(adapters: Adapters, job: Job) -> Iterator[None]:
         yield
     except OvertakenError:
         if job.plan.selection is not None:
-            abandon_left(adapters, StoredRun.by_id(adapters.store, job.plan.run), OVERTAKEN)
+            abandon_left(adapters, StoredRun.by_id(adapters, job.plan.run), OVERTAKEN)
         raise
 
 
@@ -186,7 +186,7 @@ def _committed(
 ) -> Submitted:
     """Take a planned run to its manifest under its claim."""
     adapters = context.adapters
-    run = StoredRun.by_id(adapters.store, job.plan.run)
+    run = StoredRun.by_id(adapters, job.plan.run)
     finished = run.finished()
     if finished is not None:
         return Submitted(finished, already=True)
@@ -246,7 +246,7 @@ def _build(context: IssuerContext, job: Job, sealer: Sealer, on_progress: OnProg
     opened = OPENABLE if job.plan.selection else job.opened
     refused = next(refusals(built, context.issuer, opened), None)
     if refused is not None:
-        run = StoredRun.by_id(context.adapters.store, job.plan.run)
+        run = StoredRun.by_id(context.adapters, job.plan.run)
         write_unsent(run, built.manifest, portfolio=context.issuer.full_portfolio)
         raise refused
     _refuse_unexpected(job, built.manifest)
@@ -293,9 +293,9 @@ def refuse_resend(context: IssuerContext, request: Request) -> None:
     if requested_run(context, source, inputs).is_ended:  # a repetition: there will be no other run
         return
     any_day = not context.issuer.full_portfolio
-    for plan in known_plans(context.adapters, StoredRuns(store, context.issuer.issuer)):
+    for plan in known_plans(context.adapters, StoredRuns(context.adapters, context.issuer.issuer)):
         if plan.sha256 == source.sha256 and (any_day or plan.as_of == day):
-            _refuse_sent(StoredRun.by_id(store, plan.run), request.extract)
+            _refuse_sent(StoredRun.by_id(context.adapters, plan.run), request.extract)
 
 
 def _refuse_sent(run: StoredRun, extract: str) -> None:

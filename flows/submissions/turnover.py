@@ -73,7 +73,7 @@ def turnover_of(
     book = book_of(context.adapters, runs, FOLLOWED)
     if manifest.as_of < book.newest:
         return NO_TURNOVER
-    run = StoredRun.by_id(context.adapters.store, plan.run)
+    run = StoredRun.by_id(context.adapters, plan.run)
 
     def ledger(columns: list[str]) -> Iterator[pl.DataFrame]:
         """Read columns of the ledger, part by part; the run is not committed yet."""

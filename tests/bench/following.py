@@ -104,7 +104,7 @@ def sent(folder: Path, plan: Plan, base_url: str) -> Bench:
     bench = local_bench(folder)
     bench.submit(bench.drop(plan.links))
     with httpx.Client(base_url=base_url, timeout=300, trust_env=False) as http:
-        answer_at_service(bench.store, BANK, ServicePortal(http), Behaviour())
+        answer_at_service(bench.adapters, BANK, ServicePortal(http), Behaviour())
     bench.ingest()
     return replace(bench, issuer=issuer(service=service))
 

@@ -37,6 +37,7 @@ from schemas.ledger import SUBMITTED
 from tests.bench.measure import machine
 from tests.bench.scene import DAY, Scene, write_toml
 from tests.leftovers import ended, with_its_parent
+from tests.night import edges
 from tests.ops.stage import POSTGRES, ROOT, Stage, install, postgres, wait_for
 from tests.servers import free_port
 
@@ -278,13 +279,13 @@ def recount(portfolio: Portfolio) -> list[str]:
 
 def wrongs(store: Store, opener: GpgOpener, issuer: str, rows: int) -> Iterator[str]:
     """Yield what is wrong with the store of one issuer after its run."""
-    committed = list(StoredRuns(store, issuer).manifests())
-    if len(committed) != 1 or len(StoredRuns(store, issuer).ids) != 1:
-        yield f"{len(StoredRuns(store, issuer).ids)} runs, {len(committed)} committed"
+    committed = list(StoredRuns(edges(store), issuer).manifests())
+    if len(committed) != 1 or len(StoredRuns(edges(store), issuer).ids) != 1:
+        yield f"{len(StoredRuns(edges(store), issuer).ids)} runs, {len(committed)} committed"
         return
     [manifest] = committed
     keys, counts = keys_of(manifest.run), manifest.counts
-    ledger = pl.concat(StoredRun(store, keys).ledger())
+    ledger = pl.concat(StoredRun(edges(store), keys).ledger())
     if ledger["row"].sort().to_list() != list(range(1, rows + 1)):
         yield f"the ledger has {ledger.height} records of {ledger['row'].n_unique()} rows"
     if (

@@ -146,7 +146,7 @@ def test_a_cancelled_chunk_of_which_an_answer_came_was_sent_and_its_other_rows_w
     bench.ingest()
 
     assert {"linked": 13, "awaiting": 2, "cancelled": 5} == states(bench)
-    rows = pl.concat(run_rows(StoredRun.by_id(bench.store, run)))
+    rows = pl.concat(run_rows(StoredRun.by_id(bench.adapters, run)))
     assert {"linked": 13, "awaiting": 2, "cancelled": 5} == Counter(rows["state"].to_list())
 
 

@@ -24,6 +24,7 @@ from schemas.portal import PAN
 from schemas.reasons import DELETED, EXCLUDED, UNREADABLE_DELETION
 from tests.book.test_upkeep import from_ledgers
 from tests.memory import MemoryStore
+from tests.night import edges
 from tests.partner_api.town import Population, town
 
 DAY = date(2026, 11, 20)
@@ -223,7 +224,7 @@ def test_a_row_is_named_deleted_or_left_out_by_its_reason(monkeypatch: pytest.Mo
     monkeypatch.setattr(departures_of_extracts, "StoredRun", stored)
     whole = WholeExtract(day=DAY, turn=1, full=True, closes=True, excludes=True)
 
-    [(_, *kinds)] = later_namings(MemoryStore(), {"r": whole})
+    [(_, *kinds)] = later_namings(edges(MemoryStore()), {"r": whole})
 
     assert [["d"], ["a", "b"], ["c"]] == [cards["holder"].to_list() for cards in kinds]
 
@@ -250,8 +251,8 @@ def test_extracts_are_read_from_the_newest_to_the_oldest_by_which_somebody_can_h
         for day, turn, full in known
     }
 
-    needed = [named.extract.turn for named in namings(MemoryStore(), extracts)]
-    every = [named.extract.turn for named in later_namings(MemoryStore(), extracts)]
+    needed = [named.extract.turn for named in namings(edges(MemoryStore()), extracts)]
+    every = [named.extract.turn for named in later_namings(edges(MemoryStore()), extracts)]
 
     assert ([4, 3, 2, 5], [4, 3, 2, 5, 1]) == (needed, every)
 

@@ -273,6 +273,6 @@ def test_a_number_that_a_concurrent_process_committed_is_not_committed_twice(
     second = other.model_copy(update={"run": first.run + "-r2", "source": first.source})
 
     with pytest.raises(OvertakenError, match=other.run):
-        register_run(bench.store, "bank", second, 1, guarded=False)
+        register_run(bench.adapters, "bank", second, 1, guarded=False)
 
     assert last_registered(bench.store, "bank") == 2

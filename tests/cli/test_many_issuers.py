@@ -109,7 +109,7 @@ def test_a_run_that_was_refused_says_why(tmp_path: Path) -> None:
     done = worklist(Context(tmp_path), "bank", everything=True)
 
     refused = next(one for one in done.facts["runs"] if one["state"] == "refused")
-    found = StoredRun(bench.store, RunKeys(bench.runs.ids[-1])).refusal
+    found = StoredRun(bench.adapters, RunKeys(bench.runs.ids[-1])).refusal
     assert found
     assert found.sentence == refused["why"]
     assert any(line.endswith(refused["why"]) for line in done.lines)

@@ -98,7 +98,7 @@ def others(bank: Bench) -> dict[str, bytes]:
 
 
 def states(bank: Bench, run: str) -> list[str]:
-    return [item.state for item in StoredRun.by_id(bank.store, run).outbox]
+    return [item.state for item in StoredRun.by_id(bank.adapters, run).outbox]
 
 
 def test_a_release_waits_for_a_second_person_and_records_both(

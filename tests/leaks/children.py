@@ -17,7 +17,6 @@ from pathlib import Path
 from types import FunctionType
 from typing import cast
 
-from flows.adapters.local import LocalStore
 from flows.cli.main import main
 from flows.errors import CardlinkError, guarded
 from flows.redaction import Redaction
@@ -101,9 +100,7 @@ def answer(context: IssuerContext) -> None:
     from flows.adapters.gpg_opener import GpgOpener
 
     with GpgOpener([keys_secret()]) as opener:
-        answer_store(
-            LocalStore(HERE / "store"), BANK, Portal(opener, today=now().date(), fail_share=0.3)
-        )
+        answer_store(context.adapters, BANK, Portal(opener, today=now().date(), fail_share=0.3))
 
 
 def keys_secret() -> bytes:

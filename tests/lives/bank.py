@@ -72,7 +72,7 @@ class Bank:
     @property
     def stored(self) -> StoredRuns:
         """Its runs as they are stored now."""
-        return StoredRuns(self.place.store, self.name)
+        return StoredRuns(self.place.adapters, self.name)
 
     @property
     def last_day(self) -> date:

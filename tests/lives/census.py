@@ -197,7 +197,7 @@ class Census:
     def _read_on(self, life: Life, bank: Bank) -> None:
         """Open the chunks of the runs that were registered since."""
         for manifest in registered_runs(life.place.store, bank.name, len(self.runs)):
-            run = StoredRun.by_id(life.place.store, manifest.run)
+            run = StoredRun.by_id(life.place.adapters, manifest.run)
             sealed = [bank.content(stored.key) for _, stored in sorted(run.sealed_chunks.items())]
             rows = [*refused_of(bank, manifest)]
             for chunk, content in zip(manifest.chunks, sealed, strict=True):

@@ -185,7 +185,7 @@ def _dropped_by_others(folder: str, names: list[str]) -> list[str]:
 
 
 def _is_stored(bank: Bank, run: str) -> bool:
-    return StoredRun.by_id(bank.place.store, run).manifest is not None
+    return StoredRun.by_id(bank.place.adapters, run).manifest is not None
 
 
 def _waiting(life: Life, bank: Bank) -> list[dict[str, Any]]:

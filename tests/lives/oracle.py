@@ -139,7 +139,7 @@ class Recount:
     def _judge_rows(self, run: Run, drop: Drop) -> None:
         """Hold what the ledger says of every row against the truth."""
         times = Counter(self._people.card(line) for line in drop.lines)
-        stored = StoredRun.by_id(self._life.place.store, run.manifest.run)
+        stored = StoredRun.by_id(self._life.place.adapters, run.manifest.run)
         ledger = pl.concat(stored.ledger()).sort("row")
         names = {chunk.number: chunk.name for chunk in run.manifest.chunks}
         if ledger.height != len(drop.lines):
@@ -213,7 +213,7 @@ class Recount:
         books = {
             sent.position: self._outcome(sent) for sent in self._books.by_run[run.manifest.run]
         }
-        summary = StoredRun.by_id(self._life.place.store, run.manifest.run).summary
+        summary = StoredRun.by_id(self._life.place.adapters, run.manifest.run).summary
         if not summary:  # a run without an answer has no report yet
             late = [row for row, outcome in books.items() if outcome.state != "awaiting"]
             self._findings.differing += [f"{self._where(run)}: {row}" for row in late]

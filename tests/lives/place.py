@@ -20,11 +20,13 @@ from flows.adapters.gpg_opener import GpgOpener
 from flows.commands import outbox as outbox_commands
 from flows.commands import trace, worklist
 from flows.runs import threads
+from flows.runs.adapters import Adapters
 from flows.runs.sealing import Opener
 from flows.simulator.portal_key import PortalKey
 from tests import keys
 from tests.lives.mortal import MortalStore, Reaper
 from tests.lives.profile import Feed, Plan
+from tests.night import edges
 
 FIRST = date(2026, 8, 24)
 TOML = """\
@@ -95,6 +97,11 @@ class Place:
         self.store = MortalStore(self.folder / "store", self.clock.now)
         chance = random.Random(self.plan.seed)
         self.reaper = Reaper(self.store, chance, self.plan.deaths, self.clock.wait)
+
+    @property
+    def adapters(self) -> Adapters:
+        """Its store and database, for who looks at them from outside."""
+        return edges(self.store, wiring.open_database(self.folder))
 
     @contextmanager
     def wired(self) -> Iterator[list[Opener]]:

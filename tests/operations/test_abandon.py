@@ -111,7 +111,7 @@ def test_the_history_tells_who_abandoned_it_when_and_why_with_card_numbers_maske
 
     abandon(bench.context.adapters, run, f"{WHY}, see {PUBLISHED[0]}")
 
-    [told] = [one for one in history(bench.store, run) if one.what == "abandoned"]
+    [told] = [one for one in history(bench.adapters, run) if one.what == "abandoned"]
     assert (told.by, told.facts) == ("tester:1", {"reason": f"{WHY}, see [masked]"})
 
 
@@ -232,4 +232,4 @@ def test_rows_of_an_abandoned_run_of_selected_rows_are_on_the_worklist() -> None
     bench = memory_bench()
     run = planned(bench, name(), selection=ROWS)
 
-    assert Step("worklist", BANK) == next_after_abandoning(bench.store, run)
+    assert Step("worklist", BANK) == next_after_abandoning(bench.adapters, run)

@@ -230,7 +230,7 @@ def test_a_result_is_taken_up_again_although_it_was_taken_up(tmp_path: Path) -> 
     assert done.ingested.files == 1
     assert [
         one.facts["reason"]
-        for one in history(bench.store, run)
+        for one in history(bench.adapters, run)
         if one.what == "result taken up again"
     ] == [WHY]
 
@@ -291,7 +291,7 @@ def test_who_when_and_why_stand_in_record_and_history_with_card_numbers_masked(
 
     attribute_row(bench.context, "a.csv", 4, (run, 4), f"{WHY} {PUBLISHED[0]}")
 
-    [told] = [one for one in history(bench.store, run) if one.what == "attributed by hand"]
+    [told] = [one for one in history(bench.adapters, run) if one.what == "attributed by hand"]
     [record] = [
         data for key, data in bench.snapshot().items() if key.startswith(attributions(BANK))
     ]

@@ -139,7 +139,7 @@ def test_what_is_opened_again_counts_again_and_both_stand_in_the_history(
 
     told = [
         (one.what, one.facts["reason"])
-        for one in history(bench.store, run)
+        for one in history(bench.adapters, run)
         if one.what.startswith("break")
     ]
     assert summary(bench, run)["verdict"] == OUT_OF_BALANCE

@@ -170,7 +170,7 @@ def test_the_history_of_the_run_of_the_same_bytes_and_the_list_of_extracts_show_
     dismiss(bench.context, COPY, "no, it was right", undo=True)
     [run] = [one.run for one in extract_states(bench.context) if one.state == "committed"]
 
-    found = [one for one in history(bench.store, run) if one.what.startswith("extract ")]
+    found = [one for one in history(bench.adapters, run) if one.what.startswith("extract ")]
     listed = {one.key.rpartition("/")[2]: one for one in extract_states(bench.context)}
 
     assert ["extract dismissed", "extract taken back"] == [one.what for one in found]

@@ -30,7 +30,7 @@ def test_a_night_can_be_told_from_its_objects(bench: Bench) -> None:
     bench.answer()
     bench.ingest()
 
-    found = history(bench.store, run)
+    found = history(bench.adapters, run)
 
     by = {one.what: one for one in found}
     assert {
@@ -60,7 +60,7 @@ def test_a_refused_run_says_what_refused_it(bench: Bench) -> None:
         .rpartition("/")[2]
     )
 
-    found = history(bench.store, run)
+    found = history(bench.adapters, run)
 
     assert ["planned", "refused"] == [
         one.what for one in found if one.what in ("planned", "refused", "committed")
@@ -69,7 +69,7 @@ def test_a_refused_run_says_what_refused_it(bench: Bench) -> None:
 
 def test_a_run_that_was_never_planned_is_unknown(bench: Bench) -> None:
     with pytest.raises(UnknownRunError):
-        history(bench.store, "bank-20261120-00000000")
+        history(bench.adapters, "bank-20261120-00000000")
 
 
 def test_a_card_number_in_a_typed_reason_is_masked(bench: Bench) -> None:
@@ -77,4 +77,4 @@ def test_a_card_number_in_a_typed_reason_is_masked(bench: Bench) -> None:
 
     record_event(bench.context.adapters, keys_of(run), "held", reason=f"ask about {PUBLISHED[0]}")
 
-    assert "ask about [masked]" == history(bench.store, run)[-1].facts["reason"]
+    assert "ask about [masked]" == history(bench.adapters, run)[-1].facts["reason"]

@@ -254,7 +254,7 @@ def test_a_purged_run_is_told_as_one_by_every_command_and_alarms_nobody(tmp_path
         if change.alert.kind in ("result-overdue", "out-of-balance")
     ]
     assert "cardlink_rows" in write_metrics(old.context)
-    assert {"chunks purged", "ledger purged"} <= {one.what for one in history(bench.store, run)}
+    assert {"chunks purged", "ledger purged"} <= {one.what for one in history(bench.adapters, run)}
     assert 0 == len(known)
     with pytest.raises(LedgerPurgedError, match=run):
         rebuild(old.context, old.stored(run))

@@ -15,7 +15,7 @@ from flows.operations.purge import plan_purge, purge
 from flows.runs.stored_runs import StoredRuns
 from tests import servers
 from tests.builders import quick
-from tests.night import BANK, Bench, issuer
+from tests.night import BANK, Bench, edges, issuer
 
 
 @pytest.fixture(params=quick(1, ["ministack_server", "moto_server"]))
@@ -51,7 +51,7 @@ def test_what_is_due_goes_and_uploads_that_nobody_completes_are_aborted(
     }
     assert ([dead], False) == ([entry.key for entry in dry.leftovers], dry.hides)
     assert ([], ()) == (store.leftovers("", bench.now()), plan_purge(bench.context, store).lots)
-    assert 1 == len(StoredRuns(store, BANK).without_ledger)
+    assert 1 == len(StoredRuns(edges(store), BANK).without_ledger)
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from flows.runs.store import write_once
 from flows.runs.stored_run import StoredRun
 from schemas.manifest import Manifest
 from tests import keys, servers
-from tests.night import Bench, issuer
+from tests.night import Bench, edges, issuer
 
 WHY = "the portal has a new key"
 NEW = keys.sound(copy=2)
@@ -82,6 +82,6 @@ def test_of_many_abandonments_and_a_commit_at_once_one_stands(store: S3Store) ->
             for one in [people.submit(commit if at == 3 else give_up, at) for at in range(6)]
         ]
 
-    committed = isinstance(StoredRun.by_id(store, run).end, Manifest)
+    committed = isinstance(StoredRun.by_id(edges(store), run).end, Manifest)
     assert told.count("committed") == int(committed)
     assert told.count("abandoned") == int(not committed)

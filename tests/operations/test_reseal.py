@@ -297,7 +297,7 @@ def test_the_history_tells_what_was_sealed_anew_and_what_was_retired(
 
     again(bench, run)
 
-    told = {one.what: one for one in history(bench.store, run)}
+    told = {one.what: one for one in history(bench.adapters, run)}
     assert told["sealed anew"].facts["sealed to"] == [NEW.fingerprint]
     assert told["sealed anew"].facts["reason"] == WHY
     assert told["retired"].facts["objects"] == [

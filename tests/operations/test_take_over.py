@@ -29,7 +29,7 @@ from flows.runs.stored_run import StoredRun
 from flows.simulator.extract import write_sample
 from tests import keys
 from tests.leftovers import ended
-from tests.night import DAY, NOON, Bench, submitted, uncommit
+from tests.night import DAY, NOON, Bench, edges, submitted, uncommit
 
 WHY = "the machine was switched off"
 COMMAND = [sys.executable, "-c", "from flows.cli.__main__ import run; run()", "--json"]
@@ -76,7 +76,7 @@ def test_the_submit_after_a_take_over_goes_on_at_once_from_what_a_killed_process
     }
     assert "another:1" == taken["holder"]
     assert (finished["exit_code"], finished["runs"][0]["counts"]["submitted"]) == (0, 750)
-    assert StoredRun.by_id(LocalStore(tmp_path / "store"), run).manifest is not None
+    assert StoredRun.by_id(edges(LocalStore(tmp_path / "store")), run).manifest is not None
 
 
 def test_a_process_that_still_lives_loses_the_claim_at_its_next_beat(
@@ -137,7 +137,7 @@ def test_the_history_tells_whose_claim_was_ended_by_whom_and_why(
     with claimed(replace(bench, actor="dead:7").context.adapters, keys_of(run).claims):
         take_over(bench.context.adapters, run, WHY)
 
-    [told] = [one for one in history(bench.store, run) if one.what == "taken over"]
+    [told] = [one for one in history(bench.adapters, run) if one.what == "taken over"]
     assert (told.by, told.facts["holder"], told.facts["reason"]) == ("tester:1", "dead:7", WHY)
 
 

@@ -28,6 +28,7 @@ from flows.simulator.demo import AS_OF, ISSUER, TRAILER, prepare
 from flows.simulator.extract import Dialect, write_sample
 from flows.simulator.ui import PREFECT, environment
 from tests.leftovers import ended
+from tests.night import edges
 from tests.ops.stage import PATIENCE, ROOT, wait_for
 from tests.servers import free_port
 
@@ -125,7 +126,7 @@ def reach(server: Server, phase: str) -> None:
 
 
 def committed(server: Server) -> int:
-    return len(list(StoredRuns(LocalStore(server.folder / "store"), ISSUER).manifests()))
+    return len(list(StoredRuns(edges(LocalStore(server.folder / "store")), ISSUER).manifests()))
 
 
 @pytest.mark.parametrize("phase", PHASES)

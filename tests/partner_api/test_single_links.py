@@ -378,7 +378,7 @@ def test_the_runs_history_tells_of_it_without_url_or_card(bench: Bench) -> None:
 
     link_row(bench.context, Linker(), run, 2)
 
-    told = "\n".join(map(str, history(bench.store, run)))
+    told = "\n".join(map(str, history(bench.adapters, run)))
     assert "single" in told
     assert [word for word in (URL, PANS[1]) if word in told] == []
 

@@ -12,7 +12,7 @@ from flows.book.known_runs import KnownPlan
 from flows.reports.missed_days import MISSED, missed_days
 from flows.runs.keys import RunId
 from flows.runs.stored_runs import StoredRuns
-from tests.night import BANK, NOON, issuer
+from tests.night import BANK, NOON, edges, issuer
 
 WEEKDAYS = ["mon", "tue", "wed", "thu", "fri"]
 SCHEDULE = {"extract_by": "03:00:00", "days": WEEKDAYS, "holidays": ["2026-11-18"]}
@@ -44,7 +44,7 @@ def missed(
     others = [str(RunId(BANK, day, f"{day:%Y%m%d}")) for day in undecided]
     for run in [*(known.run for known in committed), *others]:
         store.create(f"{BANK}/runs/{run}/plan.json", b"{}")
-    runs = StoredRuns(store, BANK)
+    runs = StoredRuns(edges(store), BANK)
     return missed_days(issuer(schedule=SCHEDULE), runs, committed, now)
 
 

@@ -83,7 +83,7 @@ def to_send(bench: Bench) -> list[str]:
     plans = [
         plan for plan in known_plans(bench.context.adapters, bench.runs) if plan.end == "committed"
     ]
-    return [dict(work.fields)["name"] for work in unsent_corrections(bench.store, "bank", plans)]
+    return [dict(work.fields)["name"] for work in unsent_corrections(bench.adapters, "bank", plans)]
 
 
 def test_rejects_and_errors_make_a_template_without_card_numbers(tmp_path: Path) -> None:

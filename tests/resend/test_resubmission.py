@@ -202,7 +202,7 @@ def test_an_override_sends_what_is_linked_once_and_is_recorded(tmp_path: Path) -
     assert done.manifest.selection is not None
     assert done.manifest.selection.override == "the partner lost it"
     told = [
-        one.facts for one in history(bench.store, done.manifest.run) if one.what == "overridden"
+        one.facts for one in history(bench.adapters, done.manifest.run) if one.what == "overridden"
     ]
     assert [{"rows": 1, "runs": [run], "reason": "the partner lost it"}] == told
 

@@ -191,7 +191,7 @@ def test_a_run_of_another_issuer_is_not_touched(tmp_path: Path) -> None:
     bench.ingest()
 
     assert [one.run for one in bench.runs.statuses()] == [run]
-    assert [one.state for one in StoredRuns(bench.store, "other").statuses()] == [
+    assert [one.state for one in StoredRuns(bench.adapters, "other").statuses()] == [
         "committed, to be uploaded"
     ]
 

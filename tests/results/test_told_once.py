@@ -38,7 +38,7 @@ def file(*lines: str) -> bytes:
 
 
 def answered(bench: Bench, run: str) -> int:
-    return [event.what for event in history(bench.store, run)].count("answered")
+    return [event.what for event in history(bench.adapters, run)].count("answered")
 
 
 def test_a_file_with_an_unplaceable_row_is_reported_once_and_writes_nothing_more(

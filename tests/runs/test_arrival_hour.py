@@ -23,7 +23,7 @@ from flows.runs.identity import canonical
 from flows.runs.keys import RunId, RunKeys
 from flows.runs.store import Store
 from flows.runs.stored_runs import StoredRuns
-from tests.night import issuer, local_bench
+from tests.night import edges, issuer, local_bench
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)  # a Friday
 BUSINESS_DAYS = [back for back in range(1, 29) if (NOW - timedelta(days=back)).weekday() < 5]
@@ -45,7 +45,7 @@ def runs_of(folder: Path, clocks: dict[int, time]) -> StoredRuns:
     store = LocalStore(folder)
     for days_ago, clock in clocks.items():
         arrived(store, days_ago, clock)
-    return StoredRuns(store, "bank")
+    return StoredRuns(edges(store), "bank")
 
 
 def test_a_late_arrival_of_the_past_business_days_and_half_an_hour_is_expected(

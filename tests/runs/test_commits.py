@@ -23,6 +23,7 @@ from flows.runs.store import ConflictError
 from schemas.manifest import Manifest
 from tests.memory import MemoryStore
 from tests.memory_bench import MemoryBench, memory_bench
+from tests.night import edges
 from tests.storms import FailingStore, LateStore
 
 CHAIN = commits("bank")
@@ -98,7 +99,7 @@ def test_taking_a_turn_again_is_the_same_turn(since: int) -> None:
     bench, runs = nights()
     own = runs[since]
 
-    register_run(bench.store, "bank", own, since, guarded=True)
+    register_run(bench.adapters, "bank", own, since, guarded=True)
 
     assert 3 == last_registered(bench.store, "bank")
 
@@ -110,7 +111,7 @@ def test_what_was_known_before_the_look_or_shares_no_card_stands_in_nobodys_way(
     bench, runs = nights()
     own = with_same_cards(bench, runs[1], **of_another_extract(runs[1]))
 
-    register_run(bench.store, "bank", own, since, guarded=guarded)
+    register_run(bench.adapters, "bank", own, since, guarded=guarded)
 
     assert [*runs, own] == list(registered_runs(bench.store, "bank"))
 
@@ -132,7 +133,7 @@ def test_a_card_that_was_sent_since_the_look_stops_a_commit(
     own = with_same_cards(bench, runs[1], **otherwise)
 
     with pytest.raises(OvertakenError) as overtaken:
-        register_run(bench.store, "bank", own, since, guarded=guarded)
+        register_run(bench.adapters, "bank", own, since, guarded=guarded)
 
     facts = {"run": own.run, "other": runs[other].run, "what": f"{cards} of its cards"}
     assert facts == overtaken.value.fields
@@ -147,7 +148,7 @@ def test_a_card_that_was_in_a_file_and_not_sent_stops_no_commit() -> None:
     second = bench.submit("bank-20261121.csv").manifest
     own = with_same_cards(bench, first, **of_another_extract(first))
 
-    register_run(bench.store, "bank", own, 1, guarded=True)
+    register_run(bench.adapters, "bank", own, 1, guarded=True)
 
     assert (5, 1, 3) == (
         first.counts.submitted,
@@ -177,7 +178,7 @@ def test_the_sequence_number_of_another_extract_is_committed_once(
 
     refused = None
     try:
-        register_run(store, "bank", own, 0, guarded=True)
+        register_run(edges(store), "bank", own, 0, guarded=True)
     except OvertakenError as overtaken:
         refused = overtaken.fields
 
@@ -192,7 +193,11 @@ def test_of_many_at_once_each_gets_a_turn_of_its_own() -> None:
     rivals = [first.model_copy(update={"run": f"{first.run}-r{number}"}) for number in range(2, 12)]
 
     with ThreadPoolExecutor(5) as threads:
-        list(threads.map(lambda rival: register_run(store, "bank", rival, 0, guarded=True), rivals))
+        list(
+            threads.map(
+                lambda rival: register_run(edges(store), "bank", rival, 0, guarded=True), rivals
+            )
+        )
 
     assert sorted(rival.run for rival in rivals) == sorted(
         run.run for run in registered_runs(store, "bank")
@@ -206,7 +211,7 @@ def test_something_else_under_a_links_key_is_told_and_not_taken_for_one() -> Non
     with pytest.raises(ConflictError, match="000004"):
         list(registered_runs(bench.store, "bank"))
     with pytest.raises(ConflictError, match="000004"):
-        register_run(bench.store, "bank", with_same_cards(bench, runs[0]), 3, guarded=True)
+        register_run(bench.adapters, "bank", with_same_cards(bench, runs[0]), 3, guarded=True)
 
 
 def test_a_link_that_cannot_be_created_and_is_not_there_is_told() -> None:
@@ -215,6 +220,6 @@ def test_a_link_that_cannot_be_created_and_is_not_there_is_told() -> None:
     store.create = lambda key, data: False  # type: ignore[method-assign]  # says it is there
 
     with pytest.raises(ConflictError) as conflict:
-        register_run(store, "bank", own, 4, guarded=True)
+        register_run(edges(store), "bank", own, 4, guarded=True)
 
     assert {"key": link(CHAIN, 5)} == conflict.value.fields

@@ -45,7 +45,7 @@ from schemas.reasons import ERASED
 from schemas.records import Closing
 from tests.memory import MemoryStore
 from tests.memory_bench import memory_bench
-from tests.night import BANK, DAY, NOON
+from tests.night import BANK, DAY, NOON, edges
 
 SECOND = timedelta(seconds=1)
 AROUND = (-1, 0, 1)
@@ -235,7 +235,7 @@ def test_of_several_refusals_of_a_run_the_last_says_why_and_the_first_since_when
         name = f"202611{day}T000000000000-refused-00000000.json"
         store.create(keys.events + name, canonical(event))
 
-    run = StoredRun.by_id(store, str(keys.run))
+    run = StoredRun.by_id(edges(store), str(keys.run))
     refusal = run.refusal
     last = run.last_event("refused")
 

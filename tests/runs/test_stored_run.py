@@ -22,7 +22,7 @@ from flows.runs.stored_runs import StoredRuns
 from schemas.manifest import Manifest
 from schemas.records import Purged
 from tests.again import again, night
-from tests.night import BANK, NOON, Bench, local_bench, uncommit
+from tests.night import BANK, NOON, Bench, edges, local_bench, uncommit
 from tests.storms import FailingStore
 
 RUN = RunId(BANK, NOON.date(), "0123abcd")
@@ -62,7 +62,7 @@ def everything(run: StoredRun) -> list[Any]:
 def test_each_document_is_read_once_however_often_it_is_asked_for(tmp_path: Path) -> None:
     bench, run = night(tmp_path)
     store, requests = counted(bench)
-    stored = StoredRun.by_id(store, run)
+    stored = StoredRun.by_id(edges(store), run)
     everything(stored)
     once = requests.copy()
 
@@ -79,7 +79,7 @@ def test_nothing_is_read_before_it_is_asked_for(tmp_path: Path) -> None:
     bench, run = night(tmp_path)
     store, requests = counted(bench)
 
-    stored = StoredRun.by_id(store, run)
+    stored = StoredRun.by_id(edges(store), run)
     assert not requests
     stored.committed()
 
@@ -89,7 +89,7 @@ def test_nothing_is_read_before_it_is_asked_for(tmp_path: Path) -> None:
 def test_what_is_written_later_shows_in_a_fresh_run_only(tmp_path: Path) -> None:
     bench = local_bench(tmp_path)
     keys = keys_of(str(RUN))
-    before = StoredRun(bench.store, keys)
+    before = StoredRun(bench.adapters, keys)
     assert (None, None, []) == (before.plan, before.end, before.events())
     manifest = bench.submit(bench.drop(5)).manifest
 
@@ -132,7 +132,7 @@ def test_a_run_that_is_unknown_abandoned_or_purged_says_so(tmp_path: Path) -> No
     with pytest.raises(UnknownRunError):
         bench.stored("no run")
     with pytest.raises(UnknownRunError):
-        StoredRun(bench.store, keys_of(str(RUN))).planned()
+        StoredRun(bench.adapters, keys_of(str(RUN))).planned()
     with pytest.raises(UnknownRunError):
         bench.stored(run).committed()
 
@@ -177,7 +177,7 @@ def test_the_runs_of_an_issuer_are_listed_once_by_business_date(tmp_path: Path) 
     bench, run = night(tmp_path)
     repeat = again(bench, run).manifest
     store, requests = counted(bench)
-    runs = StoredRuns(store, BANK)
+    runs = StoredRuns(edges(store), BANK)
 
     committed = [stored.id for stored in runs.committed()]
 

@@ -13,6 +13,7 @@ from flows.runs.store import Store, read
 from flows.simulator.answer import Answered, Habits, answer_store
 from flows.simulator.portal import Portal
 from schemas.manifest import Counts, Manifest, ManifestChunk, SourceIdentity
+from tests.night import edges
 from tests.simulator.uploads import DAY, answers, paper_seal, people, portal, upload_csv
 
 ISSUER = "first-bank"
@@ -81,7 +82,7 @@ def names(answered: Answered) -> list[str]:
 def test_every_chunk_of_a_committed_run_gets_one_result_file(store: LocalStore) -> None:
     commit_run(store, [3, 2])
 
-    answered = answer_store(store, ISSUER, portal())
+    answered = answer_store(edges(store), ISSUER, portal())
 
     assert [
         "card-links-first-bank-20261120-3f9c21aa-00001-result.csv",
@@ -93,9 +94,9 @@ def test_every_chunk_of_a_committed_run_gets_one_result_file(store: LocalStore) 
 
 def test_a_second_call_answers_nothing_again(store: LocalStore) -> None:
     commit_run(store, [3])
-    answer_store(store, ISSUER, portal())
+    answer_store(edges(store), ISSUER, portal())
 
-    again = answer_store(store, ISSUER, portal())
+    again = answer_store(edges(store), ISSUER, portal())
 
     assert Answered((), (), ()) == again
 
@@ -104,7 +105,7 @@ def test_a_run_without_manifest_is_not_uploaded(store: LocalStore) -> None:
     keys = RunKeys(RunId(ISSUER, DAY, "3f9c21aa"))
     store.create(keys.chunks + keys.chunk_name(1), paper_seal(upload_csv(people(1))))
 
-    answered = answer_store(store, ISSUER, portal())
+    answered = answer_store(edges(store), ISSUER, portal())
 
     assert Answered((), (), ()) == answered
 
@@ -114,7 +115,7 @@ def test_what_the_portal_refuses_is_told_with_its_reason_and_the_others_go_on(
 ) -> None:
     commit_run(store, [1, 1], contents=[b"\xc1not for this key", paper_seal(upload_csv(people(1)))])
 
-    answered = answer_store(store, ISSUER, portal())
+    answered = answer_store(edges(store), ISSUER, portal())
 
     refusal = (
         "first-bank-20261120-3f9c21aa-00001.csv.pgp",
@@ -127,10 +128,10 @@ def test_what_the_portal_refuses_is_told_with_its_reason_and_the_others_go_on(
 def test_late_chunks_wait_and_are_answered_on_a_later_day(store: LocalStore) -> None:
     commit_run(store, [1] * 12)
     handle = portal()
-    first = answer_store(store, ISSUER, handle, Habits(late=0.5))
+    first = answer_store(edges(store), ISSUER, handle, Habits(late=0.5))
 
     handle.today += timedelta(days=1)
-    second = answer_store(store, ISSUER, handle)
+    second = answer_store(edges(store), ISSUER, handle)
 
     assert 0 < len(first.waiting) < 12
     assert first.waiting == tuple(file.chunk for file in second.delivered)
@@ -139,8 +140,8 @@ def test_late_chunks_wait_and_are_answered_on_a_later_day(store: LocalStore) -> 
 def test_halves_come_one_call_after_another_and_join_to_the_whole(store: LocalStore) -> None:
     commit_run(store, [5])
 
-    first = answer_store(store, ISSUER, portal(), Habits(halves=1.0))
-    second = answer_store(store, ISSUER, portal(), Habits(halves=1.0))
+    first = answer_store(edges(store), ISSUER, portal(), Habits(halves=1.0))
+    second = answer_store(edges(store), ISSUER, portal(), Habits(halves=1.0))
 
     assert (["1of2.csv"], ["2of2.csv"]) == tuple(
         [key[-8:] for key in names(call)] for call in (first, second)
@@ -152,7 +153,7 @@ def test_halves_come_one_call_after_another_and_join_to_the_whole(store: LocalSt
 def test_a_result_that_comes_twice_has_the_same_bytes_under_two_names(store: LocalStore) -> None:
     commit_run(store, [3])
 
-    answered = answer_store(store, ISSUER, portal(), Habits(twice=1.0))
+    answered = answer_store(edges(store), ISSUER, portal(), Habits(twice=1.0))
 
     once, twice = result_rows(store, answered)
     assert once == twice
@@ -164,7 +165,7 @@ def test_swapped_results_bear_each_others_names_and_the_deliveries_say_so(
 ) -> None:
     commit_run(store, [3, 2])
 
-    answered = answer_store(store, ISSUER, portal(), Habits(swapped=True))
+    answered = answer_store(edges(store), ISSUER, portal(), Habits(swapped=True))
 
     assert [("2", "1"), ("1", "2")] == [
         (file.key[-12], file.chunk[-9]) for file in answered.delivered
@@ -175,7 +176,7 @@ def test_swapped_results_bear_each_others_names_and_the_deliveries_say_so(
 def test_a_foreign_file_holds_nobody_of_ours(store: LocalStore) -> None:
     commit_run(store, [3])
 
-    answered = answer_store(store, ISSUER, portal(), Habits(foreign=True))
+    answered = answer_store(edges(store), ISSUER, portal(), Habits(foreign=True))
 
     ours, foreign = ({row["cuid"] for row in rows} for rows in result_rows(store, answered))
     assert not ours & foreign
@@ -185,8 +186,8 @@ def test_a_foreign_file_holds_nobody_of_ours(store: LocalStore) -> None:
 def test_names_that_say_nothing_still_tell_what_is_answered(store: LocalStore) -> None:
     commit_run(store, [3, 2])
 
-    first = answer_store(store, ISSUER, portal(), Habits(nameless=True))
-    second = answer_store(store, ISSUER, portal(), Habits(nameless=True))
+    first = answer_store(edges(store), ISSUER, portal(), Habits(nameless=True))
+    second = answer_store(edges(store), ISSUER, portal(), Habits(nameless=True))
 
     assert not [name for name in names(first) if ISSUER in name or "0000" in name]
     assert Answered((), (), ()) == second
@@ -210,10 +211,10 @@ def test_over_a_week_every_row_is_delivered_whatever_the_habits(
         handle.today = DAY + timedelta(days=night)
         if night < 3:
             commit_run(store, [4, 1, 3], handle.today)
-        delivered |= _rows(answer_store(store, ISSUER, handle, habits))
+        delivered |= _rows(answer_store(edges(store), ISSUER, handle, habits))
 
-    delivered |= _rows(answer_store(store, ISSUER, handle)) | _rows(
-        answer_store(store, ISSUER, handle)
+    delivered |= _rows(answer_store(edges(store), ISSUER, handle)) | _rows(
+        answer_store(edges(store), ISSUER, handle)
     )
 
     assert 3 * (4 + 1 + 3) == len(delivered)

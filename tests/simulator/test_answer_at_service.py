@@ -19,7 +19,7 @@ from flows.simulator.service_portal import (
     practice_address,
     practice_http,
 )
-from tests.night import issuer
+from tests.night import edges, issuer
 from tests.service import RunningService, running_service
 from tests.simulator.test_answer import ISSUER, commit_run
 from tests.simulator.uploads import answers
@@ -43,7 +43,7 @@ def service() -> Iterator[RunningService]:
 def answer(store: LocalStore, service: RunningService, behaviour: Behaviour = SOME_FAIL) -> int:
     """Answer the store, and return how many results were written."""
     with httpx.Client(base_url=service.address, timeout=300, trust_env=False) as http:
-        return len(answer_at_service(store, ISSUER, ServicePortal(http), behaviour).results)
+        return len(answer_at_service(edges(store), ISSUER, ServicePortal(http), behaviour).results)
 
 
 def urls(store: LocalStore) -> set[str]:

@@ -21,7 +21,7 @@ from schemas import ledger
 from schemas.manifest import LedgerPart
 from schemas.tables import parquet
 from tests.builders import share_of
-from tests.night import BANK, DAY
+from tests.night import BANK, DAY, edges
 from tests.storms import FailingStore
 
 KEYS = RunKeys(RunId(BANK, DAY, "0" * 8))
@@ -58,7 +58,7 @@ def test_every_record_stands_in_one_part_and_a_rerun_adopts_them_all(
         part.name for part in parts
     ]
     assert all(part.rows >= PART_ROWS for part in parts[:-1])
-    run = StoredRun(store, KEYS)
+    run = StoredRun(edges(store), KEYS)
     stored = [run.ledger_part(part) for part in parts]
     assert [part.rows for part in parts] == [frame.height for frame in stored]
     assert list(range(1, sum(sizes) + 1)) == pl.concat(stored)["row"].to_list()

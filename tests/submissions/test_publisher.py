@@ -161,7 +161,7 @@ def test_a_foreign_chunk_is_told_after_all_others_stand(tmp_path: Path) -> None:
 
     assert 40 == len(uploaded(bench))
     assert b"something else" == bench.content(keys.chunks + keys.chunk_name(2))
-    assert StoredRun(bench.store, keys).manifest is None
+    assert StoredRun(bench.adapters, keys).manifest is None
 
 
 def test_a_chunk_damaged_on_its_way_back_is_no_foreign_one(tmp_path: Path) -> None:

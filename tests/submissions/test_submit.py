@@ -135,7 +135,7 @@ def test_a_truncated_or_foreign_object_under_a_chunks_name_is_never_adopted(
         bench.submit(extract)
 
     assert chunk.read_bytes() == left
-    assert StoredRun(bench.store, keys).manifest is None
+    assert StoredRun(bench.adapters, keys).manifest is None
 
 
 def test_the_as_of_date_comes_from_the_plan_when_a_run_is_repeated(tmp_path: Path) -> None:

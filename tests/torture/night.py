@@ -241,7 +241,7 @@ def undisturbed(place: Place) -> Iterator[GateFacts]:
         bench = night.dropped(place)
         manifest = bench.submit(EXTRACT).manifest
         portal = Portal(opener, today=LATER.date(), fail_share=0.2, shuffle=True, seed=7)
-        answer_store(bench.store, BANK, portal)
+        answer_store(bench.adapters, BANK, portal)
         answered = bench.snapshot()
         bench.ingest()
         names = [keys_of(manifest.run).chunks + chunk.name for chunk in manifest.chunks]

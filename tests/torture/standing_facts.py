@@ -44,7 +44,7 @@ def facts_of_store(folder: Path) -> Facts:
     context = wire(folder, "bank")
     store = context.adapters.store
     today = local_day(context.adapters.now(), context.issuer.time_zone)
-    runs = [run for run in StoredRuns(store, "bank") if not _is_left(run.status.why)]
+    runs = [run for run in StoredRuns(context.adapters, "bank") if not _is_left(run.status.why)]
     cards = read_book(context.adapters, "bank").cards(today).select(STANDING)
     return {
         "runs": sorted((str(run.keys.run.day), run.status[1:]) for run in runs),

@@ -110,7 +110,7 @@ class WholeSystem(RuleBasedStateMachine):
     def the_partner_answers(self, habits: Habits) -> None:
         """Somebody uploads what waits and drops the results, in some disorder."""
         with suppress(TryAgainError):  # where a name is taken the person gives up for today
-            answer_store(self.bench.store, BANK, self.portal, habits)
+            answer_store(self.bench.adapters, BANK, self.portal, habits)
 
     @precondition(lambda self: self._results())
     @rule(data=st.data())
@@ -153,7 +153,7 @@ class WholeSystem(RuleBasedStateMachine):
         for key in self.rows:
             self.bench.submit(key, opened=["reject-rate"])
         for _ in range(2):
-            answer_store(self.bench.store, BANK, self.portal)
+            answer_store(self.bench.adapters, BANK, self.portal)
         self.bench.ingest()
         for manifest in self.bench.runs.manifests():
             self.seen.setdefault(manifest.run, manifest)

@@ -1,0 +1,159 @@
+"""The journal of an issuer: who did what, when; an entry in the transaction of each act.
+
+An entry has the digest of the one before, the rows that the act wrote, and, where the process has
+the key, a proof. So a row or an entry that somebody else changed does not fit any more, and a
+database that is lost is made again from the entries that are in the store.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, date, datetime
+from typing import Any, NamedTuple, TypeVar
+
+from sqlalchemy import ColumnElement, Connection, Table, and_, delete, insert, select, update
+
+from flows.redaction import redact
+from flows.runs.adapters import Adapters
+from flows.runs.identity import canonical, digest
+from schemas.database import JOURNAL
+
+T = TypeVar("T")
+_SEALED = ("digest", "proof")  # columns of an entry that are made of the others
+
+
+class Act:
+    """A transaction in which an act is done: what it writes is in its journal entry.
+
+    Rows that follow from others are written by the `connection` alone.
+    """
+
+    def __init__(self, connection: Connection, issuer: str) -> None:
+        self.connection = connection
+        self.issuer = issuer
+        self.changes: list[dict[str, Any]] = []
+        self.facts: dict[str, Any] = {}
+
+    def insert(self, table: Table, **values: Any) -> None:
+        """Insert a row of the issuer."""
+        self.connection.execute(insert(table).values(issuer=self.issuer, **values))
+        self._note(table, values)
+
+    def update(self, table: Table, key: Mapping[str, Any], **values: Any) -> None:
+        """Set columns of the row of the issuer that has this key."""
+        self.connection.execute(update(table).where(self.row(table, key)).values(**values))
+        self._note(table, values, key)
+
+    def delete(self, table: Table, key: Mapping[str, Any]) -> None:
+        """Delete the row of the issuer that has this key."""
+        self.connection.execute(delete(table).where(self.row(table, key)))
+        self._note(table, None, key)
+
+    def row(self, table: Table, key: Mapping[str, Any]) -> ColumnElement[bool]:
+        """Return the condition for the issuer's rows that have these values."""
+        of_key = [table.c[name] == value for name, value in key.items()]
+        return and_(table.c.issuer == self.issuer, *of_key)
+
+    def _note(
+        self, table: Table, values: Mapping[str, Any] | None, key: Mapping[str, Any] | None = None
+    ) -> None:
+        change: dict[str, Any] = {"table": table.name, "values": values and _plain(values)}
+        if key is not None:
+            change["key"] = _plain(key)
+        self.changes.append(change)
+
+
+def enter(
+    adapters: Adapters,
+    issuer: str,
+    what: str,
+    work: Callable[[Act], T],
+    *,
+    run: str | None = None,
+    reason: str = "",
+    once: str | None = None,
+    at: datetime | None = None,
+) -> T:
+    """Do one act of an issuer, in one transaction with its journal entry; return what `work` does.
+
+    Nothing is entered where `work` neither writes nor notes anything. `work` may be repeated whole,
+    so it changes nothing outside. `at`: when it was done, by default now.
+    """
+
+    def act(connection: Connection) -> T:
+        doing = Act(connection, issuer)
+        result = work(doing)
+        if doing.changes or doing.facts:
+            entry = {
+                "at": (at or adapters.now()).astimezone(UTC),
+                "by": redact(adapters.actor),
+                "what": what,
+                "run": run,
+                "once": once,
+                "reason": reason,
+                "facts": _plain(doing.facts),
+                "changes": doing.changes,
+            }
+            connection.execute(
+                insert(JOURNAL).values(**_chained(adapters, connection, issuer, entry))
+            )
+        return result
+
+    return adapters.database.act(issuer, act)
+
+
+class Entry(NamedTuple):
+    """An entry of the journal, as people read it."""
+
+    number: int
+    at: datetime
+    by: str
+    what: str
+    run: str | None
+    reason: str
+    facts: Mapping[str, Any]
+
+
+def entries(adapters: Adapters, issuer: str, *which: ColumnElement[bool]) -> list[Entry]:
+    """Return the entries of an issuer's journal of which all these hold, the oldest first."""
+    columns = [JOURNAL.c[name] for name in Entry._fields]
+    query = select(*columns).where(JOURNAL.c.issuer == issuer, *which).order_by(JOURNAL.c.number)
+    with adapters.database.snapshot() as connection:
+        return [Entry(*row) for row in connection.execute(query)]
+
+
+def content_of(entry: Mapping[str, Any]) -> bytes:
+    """Return what digest and proof of an entry are of: its columns as canonical JSON."""
+    return canonical(_plain({name: entry[name] for name in entry if name not in _SEALED}))
+
+
+def _chained(
+    adapters: Adapters, connection: Connection, issuer: str, entry: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return an entry with number, digests and proof, as the next of the issuer's journal."""
+    last = select(JOURNAL.c.number, JOURNAL.c.digest).where(JOURNAL.c.issuer == issuer)
+    newest = connection.execute(last.order_by(JOURNAL.c.number.desc()).limit(1)).first()
+    number, before = newest or (0, "")
+    prover = adapters.prover
+    chained = {
+        **entry,
+        "issuer": issuer,
+        "number": number + 1,
+        "before": before,
+        "proved_by": prover.key,
+    }
+    content = content_of(chained)
+    return {**chained, "digest": digest(content), "proof": prover.proof(content)}
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON has it: times in UTC and days as ISO texts."""
+    match value:
+        case datetime() | date():
+            return value.isoformat()
+        case Mapping():
+            return {name: _plain(each) for name, each in value.items()}
+        case str():
+            return value
+        case Sequence():
+            return [_plain(each) for each in value]
+        case _:
+            return value
