@@ -16,6 +16,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from itertools import chain
 from typing import NamedTuple
 
+from flows.book.deliveries import forget_changes
 from flows.book.known_runs import ClosedRun
 from flows.book.removals import Ledger, removals
 from flows.book.stored_book import known_runs
@@ -36,7 +37,7 @@ from flows.reports.summary import FIGURES
 from flows.runs.business_date import local_day
 from flows.runs.claim import OLD, ClaimedError
 from flows.runs.context import IssuerContext
-from flows.runs.delivered import FILES
+from flows.runs.delivered import FILES, delivered_links_key, delivery_of
 from flows.runs.documents import read_document
 from flows.runs.errors import AbandonedError
 from flows.runs.identity import canonical
@@ -165,12 +166,25 @@ def purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
             continue
         if not unit.resumed:
             context.adapters.store.create(unit.key, canonical(unit.record))
+        _forget_deliveries(context, unit)
         concurrently(lambda entry: cleaner.delete(entry.key), unit.entries)
         deleted.append(unit)
     concurrently(lambda entry: cleaner.delete(entry.key), plan.temporary)
     concurrently(cleaner.discard, plan.leftovers)
     finish_erasures(context, cleaner)
     return plan._replace(lots=tuple(deleted))
+
+
+def _forget_deliveries(context: IssuerContext, unit: PurgeUnit) -> None:
+    """Delete the rows of the deliveries whose links are all in a unit: their files go next."""
+    keys = {entry.key for entry in unit.entries}
+    gone = [
+        delivery
+        for delivery in sorted({*filter(None, map(delivery_of, keys))})
+        if delivered_links_key(context.adapters.store, context.issuer.issuer, delivery) in keys
+    ]
+    if gone:
+        forget_changes(context.adapters, context.issuer.issuer, dict.fromkeys(gone))
 
 
 def _counted(context: IssuerContext, units: Sequence[PurgeUnit]) -> tuple[PurgeUnit, ...]:
