@@ -9,10 +9,12 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import date
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import polars as pl
+from sqlalchemy import Connection
 
+from flows.database.within import Within
 from flows.runs.adapters import Adapters
 from flows.runs.frames import from_parquets
 from flows.runs.keys import RunId, RunKeys, dismissed, purged, runs
@@ -51,6 +53,11 @@ class StoredRuns:
         self.adapters = adapters
         self.store = adapters.store
         self.issuer = issuer
+
+    def within(self, connection: Connection) -> Self:
+        """Return the same runs as an open transaction sees them: none begins within another."""
+        database = Within(connection, self.adapters.database.place)
+        return type(self)(self.adapters._replace(database=database), self.issuer)
 
     @read_once
     def ids(self) -> list[RunId]:
