@@ -48,7 +48,7 @@ check: .venv/test-ready
 
 # A local Prefect server with its UI, the sample issuer deployed on it, and a worker; Ctrl-C ends it.
 ui: .venv/run-ready
-	@$(BIN)/python -m flows.simulator.ui
+	@$(BIN)/python -m flows.extensions.simulator.ui
 
 # The figures of speed and memory, side by side with real tools: make bench N=1000000 BENCH='--only contest'
 N ?= 1000000

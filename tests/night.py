@@ -34,10 +34,10 @@ from flows.runs.sealing import Opener, Sealer
 from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
-from flows.simulator.answer import Answered, Habits, answer_store
-from flows.simulator.extract import write_sample
-from flows.simulator.portal import Portal
-from flows.simulator.portal_key import PortalKey
+from flows.extensions.simulator.answer import Answered, Habits, answer_store
+from flows.extensions.simulator.extract import write_sample
+from flows.extensions.simulator.portal import Portal
+from flows.extensions.simulator.portal_key import PortalKey
 from flows.submissions.submit import Request, Submitted, submit
 from schemas.issuer import Issuer
 from schemas.manifest import Manifest

@@ -23,9 +23,8 @@ from flows.cli.terminal import UNPRINTED, ask, progress_line, say
 from flows.commands import on_first_use
 from flows.commands.context import Context, Terminal
 from flows.commands.entry import Entry, entries_of
+from flows.extensions import modules_named
 from flows.registry import ENTRIES
-from flows.simulator import commands as practice
-from flows.simulator import demo, practice_people
 from flows.steps import PROGRAM
 from flows.wiring import begin_process
 
@@ -123,5 +122,5 @@ def _exit_unprinted(entry: Entry[...], reason: str) -> None:
     sys.exit(stopping.EXIT_CODE)
 
 
-COMMANDS = [*ENTRIES, *entries_of(practice, practice_people, demo, install, completion)]
+COMMANDS = [*ENTRIES, *entries_of(*modules_named("COMMANDS"), install, completion)]
 add(main, COMMANDS)

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 
 from flows.runs.openpgp import inspect
-from flows.simulator.portal_key import PortalKey
+from flows.extensions.simulator.portal_key import PortalKey
 from tests import keys
 from tests.keys import Gpg
 

@@ -21,7 +21,7 @@ from flows.runs.sealing import (
     SealedUnreadableError,
     SecretKeyGivenError,
 )
-from flows.simulator.portal_key import PortalKey
+from flows.extensions.simulator.portal_key import PortalKey
 from tests import keys
 from tests.adapters.sealers import CHUNKS, TODAY, gpg_that, sealer_to
 

@@ -21,7 +21,7 @@ from flows.runs.sealing import (
     KeyUnusableError,
     SecretKeyGivenError,
 )
-from flows.simulator.portal_key import PortalKey
+from flows.extensions.simulator.portal_key import PortalKey
 from tests import keys
 from tests.adapters.key_kinds import (
     FUTURE,

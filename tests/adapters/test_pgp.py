@@ -20,7 +20,7 @@ from flows.runs.sealing import (
     SealedUnreadableError,
     SecretKeyUnreadableError,
 )
-from flows.simulator.portal_key import Algorithm
+from flows.extensions.simulator.portal_key import Algorithm
 from tests import keys
 from tests.adapters.sealers import CHUNKS, gpg_that, sealer_to
 

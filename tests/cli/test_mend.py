@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from flows.cli.main import main
-from flows.simulator.portal_key import PortalKey
+from flows.extensions.simulator.portal_key import PortalKey
 from flows.wiring import open_store
 from schemas.expressions import PUBLISHED
 from tests import keys

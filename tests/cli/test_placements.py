@@ -18,7 +18,7 @@ from flows.partner_api.follow_links import NoLinksError
 from flows.partner_api.service import ServiceSecretsError
 from flows.runs.errors import UnknownRunError
 from flows.runs.keys import transactions
-from flows.simulator.service.refusals import Disturbance
+from flows.extensions.simulator.service.refusals import Disturbance
 from tests import keys
 from tests.builders import quick
 from tests.night import BANK, Bench, local_bench, made_once

@@ -16,7 +16,7 @@ from flows.commands.outbox import cancel
 from flows.operations.four_eyes import NotProvedError, RequestChangedError
 from flows.runs.identity import canonical, digest
 from flows.runs.sealing import SecretKeyUnreadableError, SignatureRefusedError
-from flows.simulator.portal_key import PortalKey
+from flows.extensions.simulator.portal_key import PortalKey
 from schemas.settings import FourEyes
 from tests import keys
 from tests.test_dry_runs import outbox

@@ -22,8 +22,8 @@ from flows.errors import CardlinkError, guarded
 from flows.redaction import Redaction
 from flows.reports.ingestion import ingest
 from flows.runs.context import IssuerContext
-from flows.simulator.answer import answer_store
-from flows.simulator.portal import Portal
+from flows.extensions.simulator.answer import answer_store
+from flows.extensions.simulator.portal import Portal
 from flows.submissions.submit import Request, submit
 from flows.wiring import now, wire
 from tests.extracts import damaged

@@ -26,7 +26,7 @@ from flows.runs.context import overlaid
 from flows.runs.errors import NotFoundError, UnknownRunError
 from flows.runs.keys import keys_of
 from flows.runs.stored_run import StoredRun
-from flows.simulator.extract import write_sample
+from flows.extensions.simulator.extract import write_sample
 from tests import keys
 from tests.leftovers import ended
 from tests.night import DAY, NOON, Bench, edges, submitted, uncommit

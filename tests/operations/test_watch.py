@@ -36,7 +36,7 @@ from flows.runs.keys import keys_of
 from flows.runs.notices import Sending
 from flows.runs.outbox import move
 from flows.runs.store import StoreDeniedError, VerdictRefusedError
-from flows.simulator.extract import write_sample
+from flows.extensions.simulator.extract import write_sample
 from schemas.portal import COUNTRY, EMAIL, columns
 from tests import keys
 from tests.adapters import key_kinds

@@ -18,7 +18,7 @@ from flows.partner_api.service import (
     ServiceBusyError,
     ServiceRefusedError,
 )
-from flows.simulator.service.sites import SITES
+from flows.extensions.simulator.service.sites import SITES
 from schemas.partner_api.jobs import CredentialRequest, JobMessage, JobRecord, Messages, RunStatus
 from tests.partner_api.service_clients import client_of, started_job
 from tests.service import RunningService, running_service

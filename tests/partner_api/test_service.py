@@ -8,7 +8,7 @@ import pytest
 
 from flows.partner_api.client import ServiceClient
 from flows.partner_api.service import NoSuchRecordError, ServiceRefusedError, UnauthorisedError
-from flows.simulator.service.books import Habits
+from flows.extensions.simulator.service.books import Habits
 from schemas.partner_api.card_link import CardLink, Refusal
 from tests.partner_api.service_clients import CARD, CARDHOLDER, client_of, request, started_job
 from tests.partner_api.test_responses import messages_of

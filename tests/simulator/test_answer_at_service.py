@@ -10,10 +10,10 @@ import pytest
 
 from flows.adapters.local import LocalStore
 from flows.runs.store import read
-from flows.simulator.answer_at_service import answer_at_service
-from flows.simulator.link_styles import STYLES, id_in
-from flows.simulator.portal import Behaviour
-from flows.simulator.service_portal import (
+from flows.extensions.simulator.answer_at_service import answer_at_service
+from flows.extensions.simulator.link_styles import STYLES, id_in
+from flows.extensions.simulator.portal import Behaviour
+from flows.extensions.simulator.service_portal import (
     NoPracticeServiceError,
     ServicePortal,
     practice_address,

@@ -16,7 +16,7 @@ import pytest
 from flows.operations.alert_history import watch
 from flows.runs.identity import canonical
 from flows.runs.stored_runs import Night
-from flows.simulator.extract import write_sample
+from flows.extensions.simulator.extract import write_sample
 from flows.submissions.drift import departures
 from flows.submissions.gates import DriftError
 from flows.submissions.rehearsal import rehearse

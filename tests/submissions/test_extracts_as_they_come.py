@@ -21,7 +21,7 @@ from flows.errors import CardlinkError
 from flows.extracts.errors import MappingError, TruncatedError
 from flows.runs.context import IssuerContext
 from flows.runs.sealing import Opener, Plain
-from flows.simulator.extract import Dialect, write_sample
+from flows.extensions.simulator.extract import Dialect, write_sample
 from flows.submissions.rehearsal import Checked, rehearse
 from flows.submissions.submit import Request
 from schemas.portal import CITY, COUNTRY, MONTH, PAN, YEAR, columns

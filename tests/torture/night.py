@@ -25,9 +25,9 @@ from flows.runs.identity import canonical
 from flows.runs.keys import extracts, keys_of, results
 from flows.runs.sealing import Opener
 from flows.runs.store import Store
-from flows.simulator.answer import answer_store
-from flows.simulator.extract import write_sample
-from flows.simulator.portal import Portal
+from flows.extensions.simulator.answer import answer_store
+from flows.extensions.simulator.extract import write_sample
+from flows.extensions.simulator.portal import Portal
 from tests import keys
 from tests.night import BANK, DAY, Bench, issuer
 from tests.stores import Place

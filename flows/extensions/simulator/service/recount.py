@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from flows.simulator.service.books import ServiceState
-from flows.simulator.service.jobs import Job
+from flows.extensions.simulator.service.books import ServiceState
+from flows.extensions.simulator.service.jobs import Job
 
 
 def recount(state: ServiceState) -> dict[str, Any]:

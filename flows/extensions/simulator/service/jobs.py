@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
-from flows.simulator.chance import token
-from flows.simulator.service.refusals import refused
-from flows.simulator.service.sites import IDLE, TIMEOUT, TOO_MANY_TRIES, Ask, End, Site
+from flows.extensions.simulator.chance import token
+from flows.extensions.simulator.service.refusals import refused
+from flows.extensions.simulator.service.sites import IDLE, TIMEOUT, TOO_MANY_TRIES, Ask, End, Site
 
 SIGNING_IN = 0.6  # share of the whole that the account-link phase counts for
 UPDATING = "UPDATING"

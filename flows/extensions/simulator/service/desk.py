@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Header, Request
 
-from flows.simulator.service import wire
-from flows.simulator.service.books import ServiceState
-from flows.simulator.service.refusals import DisturbedError, refused
+from flows.extensions.simulator.service import wire
+from flows.extensions.simulator.service.books import ServiceState
+from flows.extensions.simulator.service.refusals import DisturbedError, refused
 from schemas.partner_api.service import ServiceSettings
 
 

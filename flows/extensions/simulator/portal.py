@@ -16,11 +16,11 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from flows.runs.sealing import Opener
-from flows.simulator.chance import chance, token
-from flows.simulator.error_shapes import SHAPES
-from flows.simulator.link_styles import STYLES, USUAL
-from flows.simulator.uploads import read_upload
-from flows.simulator.validation import Fault, fault, faults
+from flows.extensions.simulator.chance import chance, token
+from flows.extensions.simulator.error_shapes import SHAPES
+from flows.extensions.simulator.link_styles import STYLES, USUAL
+from flows.extensions.simulator.uploads import read_upload
+from flows.extensions.simulator.validation import Fault, fault, faults
 from schemas import portal as interface
 
 RESULT_HEADER = ("cuid", "last_4", "url", "expiration_date", "error")

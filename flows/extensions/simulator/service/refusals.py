@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from flows.simulator.validation import Fault
+from flows.extensions.simulator.validation import Fault
 
 
 class RefusedRequestError(Exception):

@@ -23,7 +23,7 @@ from flows.commands.parameters import Field, Number
 from flows.commands.result import Part, Result
 from flows.configuration import load_issuer
 from flows.errors import OperatorError
-from flows.simulator.commands import answer_by_practice
+from flows.extensions.simulator.commands import answer_by_practice
 from flows.steps import Option, Sentence, Step
 from flows.wiring import now, shipped, wire
 
@@ -83,7 +83,7 @@ def demo(
     make_room(home)
     say("· creating a throwaway portal key")
     secret = prepare(home, rows)
-    from flows.simulator.service.serving import listen
+    from flows.extensions.simulator.service.serving import listen
 
     with listen() as listener:
         _embed(home, listener)
@@ -119,8 +119,8 @@ def _from_links_to_cards(
     """Let the simulated partner answer, cardholders act, and the flows take up what came of it."""
     from flows.forms import ingest, placements
     from flows.partner_api.funnel_tables import funnel_tables
-    from flows.simulator.demo_service import SEED, demo_service
-    from flows.simulator.portal import Behaviour, two_months_after
+    from flows.extensions.simulator.demo_service import SEED, demo_service
+    from flows.extensions.simulator.portal import Behaviour, two_months_after
 
     # counted from today: a demo years from now still has links to show
     ends = two_months_after(now().date())
@@ -154,8 +154,8 @@ def prepare(folder: Path, rows: int | None) -> Path:
 
     Return the path of the secret key.
     """
-    from flows.simulator.extract import Dialect, write_sample
-    from flows.simulator.practice import portal_key
+    from flows.extensions.simulator.extract import Dialect, write_sample
+    from flows.extensions.simulator.practice import portal_key
 
     secret, fingerprint = portal_key(folder)
     sample_data = shipped("sample_data")
@@ -177,8 +177,8 @@ def _embed(folder: Path, listener: socket) -> None:
 
     That is before Prefect is first imported.
     """
-    from flows.simulator.demo_service import client_variables
-    from flows.simulator.service.serving import address
+    from flows.extensions.simulator.demo_service import client_variables
+    from flows.extensions.simulator.service.serving import address
 
     base_url = address(listener)
     port = listener.getsockname()[1]

@@ -14,13 +14,13 @@ from flows.commands.entry import entry
 from flows.commands.parameters import Day, Field, Issuer, Number, Share
 from flows.commands.result import Result
 from flows.configuration import read_file
-from flows.simulator.link_styles import STYLES, USUAL
+from flows.extensions.simulator.link_styles import STYLES, USUAL
 from flows.steps import ISSUER, Option, Sentence, Step, Text, counted
 from flows.wiring import now, wire
 
 if TYPE_CHECKING:
     from flows.runs.context import IssuerContext
-    from flows.simulator.portal import Behaviour
+    from flows.extensions.simulator.portal import Behaviour
 
 NO_FORM = "practice is for a terminal"
 SECRET_KEY = Option("--secret-key", of="simulate")
@@ -50,7 +50,7 @@ def sample(
     Example:
         cardlink sample cards.csv --rows 200
     """
-    from flows.simulator.extract import write_sample
+    from flows.extensions.simulator.extract import write_sample
 
     as_of = business_date or now().date()
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -95,8 +95,8 @@ def simulate(
     Example:
         cardlink simulate first-bank --secret-key practice/portal-secret.asc
     """
-    from flows.simulator.portal import Behaviour
-    from flows.simulator.service_portal import practice_address
+    from flows.extensions.simulator.portal import Behaviour
+    from flows.extensions.simulator.service_portal import practice_address
 
     behaviour = Behaviour(fail, shuffle, seed, links)
     issuer_context = wire(context.folder, issuer)
@@ -138,8 +138,8 @@ def practice(
     Example:
         cardlink practice --s3
     """
-    from flows.simulator import practice as simulator
-    from flows.simulator.portal import Behaviour
+    from flows.extensions.simulator import practice as simulator
+    from flows.extensions.simulator.portal import Behaviour
     from schemas.portal import columns
 
     issuer_context = wire(context.folder, issuer) if issuer else None
@@ -206,7 +206,7 @@ def answer_chunks(context: IssuerContext, secret_key: Path | None, behaviour: Be
 
     NoKeyGivenError without its key.
     """
-    from flows.simulator.practice import NoKeyGivenError, answer, portal_opener
+    from flows.extensions.simulator.practice import NoKeyGivenError, answer, portal_opener
 
     if secret_key is None and context.issuer.portal.sealed:
         raise NoKeyGivenError
@@ -219,7 +219,7 @@ def answer_chunks(context: IssuerContext, secret_key: Path | None, behaviour: Be
 
 def answer_by_practice(context: IssuerContext, base_url: str, behaviour: Behaviour) -> Result:
     """Let the practice service at an address answer every committed chunk without a result."""
-    from flows.simulator.practice import answer_by_service
+    from flows.extensions.simulator.practice import answer_by_service
 
     facts = answer_by_service(context.issuer, context.adapters, base_url, behaviour)
     lines = [f"answered by the practice service at {base_url}"]

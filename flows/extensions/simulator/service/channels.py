@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from flows.simulator.service.jobs import Job, Snapshot
-from flows.simulator.service.refusals import refused
+from flows.extensions.simulator.service.jobs import Job, Snapshot
+from flows.extensions.simulator.service.refusals import refused
 
 Message = dict[str, Any]
 

@@ -10,11 +10,11 @@ from datetime import datetime, timedelta
 from itertools import chain
 from typing import NamedTuple
 
-from flows.simulator.service.books import ServiceState
-from flows.simulator.service.jobs import Job, Request
-from flows.simulator.service.links import Link
-from flows.simulator.service.refusals import RefusedRequestError
-from flows.simulator.service.sites import ACK, SITES, WRONG
+from flows.extensions.simulator.service.books import ServiceState
+from flows.extensions.simulator.service.jobs import Job, Request
+from flows.extensions.simulator.service.links import Link
+from flows.extensions.simulator.service.refusals import RefusedRequestError
+from flows.extensions.simulator.service.sites import ACK, SITES, WRONG
 
 Wallet = Callable[[Link], Mapping[str, str]]  # what the cardholder of a link answers, by challenge
 LOOK_SECONDS = 5  # how often people look whether a site asks them something

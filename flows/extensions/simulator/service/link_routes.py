@@ -10,11 +10,11 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Response
 
-from flows.simulator.service import wire
-from flows.simulator.service.conditional import IfNoneMatch, unless_known
-from flows.simulator.service.desk import ServiceHandle, refusals
-from flows.simulator.service.refusals import refused
-from flows.simulator.service.sites import SITES
+from flows.extensions.simulator.service import wire
+from flows.extensions.simulator.service.conditional import IfNoneMatch, unless_known
+from flows.extensions.simulator.service.desk import ServiceHandle, refusals
+from flows.extensions.simulator.service.refusals import refused
+from flows.extensions.simulator.service.sites import SITES
 
 HYDRATED = frozenset({"card", "card.cardholder"})
 

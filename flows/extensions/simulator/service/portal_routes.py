@@ -7,13 +7,13 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from flows.simulator.link_styles import STYLES, USUAL
-from flows.simulator.portal import Behaviour
-from flows.simulator.service import wire
-from flows.simulator.service.desk import ServiceHandle, refusals
-from flows.simulator.service.recount import recount
-from flows.simulator.service.refusals import refused
-from flows.simulator.uploads import UploadRefusedError
+from flows.extensions.simulator.link_styles import STYLES, USUAL
+from flows.extensions.simulator.portal import Behaviour
+from flows.extensions.simulator.service import wire
+from flows.extensions.simulator.service.desk import ServiceHandle, refusals
+from flows.extensions.simulator.service.recount import recount
+from flows.extensions.simulator.service.refusals import refused
+from flows.extensions.simulator.uploads import UploadRefusedError
 
 BINARY: dict[str, Any] = {"type": "string", "format": "binary"}
 BODY: dict[str, Any] = {

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any
 
-from flows.simulator.portal import cvv_hash, known_cvv_hash, known_postal_code
-from flows.simulator.service.refusals import refused
+from flows.extensions.simulator.portal import cvv_hash, known_cvv_hash, known_postal_code
+from flows.extensions.simulator.service.refusals import refused
 from schemas.challenges import CHALLENGES, USUAL
 
 

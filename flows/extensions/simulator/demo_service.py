@@ -15,14 +15,14 @@ from itertools import islice
 from socket import socket
 from typing import Any, Final, NamedTuple
 
-from flows.simulator.chance import chance
-from flows.simulator.practice import portal_opener
-from flows.simulator.service.app import create_app
-from flows.simulator.service.books import Client, Habits, ServiceState
-from flows.simulator.service.people_at_links import let_cardholders_act
-from flows.simulator.service.recount import totals
-from flows.simulator.service.refusals import Disturbance
-from flows.simulator.service.serving import address, serving
+from flows.extensions.simulator.chance import chance
+from flows.extensions.simulator.practice import portal_opener
+from flows.extensions.simulator.service.app import create_app
+from flows.extensions.simulator.service.books import Client, Habits, ServiceState
+from flows.extensions.simulator.service.people_at_links import let_cardholders_act
+from flows.extensions.simulator.service.recount import totals
+from flows.extensions.simulator.service.refusals import Disturbance
+from flows.extensions.simulator.service.serving import address, serving
 from schemas.issuer import Issuer
 from schemas.partner_api.profile import CARDHOLDER_MESSAGES, LINKS
 from schemas.partner_api.service import ServiceSettings

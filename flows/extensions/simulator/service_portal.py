@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 import httpx
 
 from flows.errors import OperatorError
-from flows.simulator.portal import Behaviour
-from flows.simulator.uploads import UploadRefusedError
+from flows.extensions.simulator.portal import Behaviour
+from flows.extensions.simulator.uploads import UploadRefusedError
 from flows.steps import Option, Sentence, Slot, Step
 from schemas.issuer import Issuer
 from schemas.partner_api.service import LOOPBACK

@@ -15,18 +15,18 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
-from flows.simulator.chance import chance
-from flows.simulator.service import wire
-from flows.simulator.service.books import Client, ServiceState
-from flows.simulator.service.desk import ServiceHandle, refusals
-from flows.simulator.service.job_routes import broadcast_routes, job_routes, message_routes
-from flows.simulator.service.link_routes import link_routes, page_routes
-from flows.simulator.service.people_at_links import Shares, let_cardholders_act
-from flows.simulator.service.portal_routes import portal_routes
-from flows.simulator.service.recount import totals
-from flows.simulator.service.refusals import DisturbedError, RefusedRequestError, refused
-from flows.simulator.service.sites import SITES
-from flows.simulator.validation import Fault
+from flows.extensions.simulator.chance import chance
+from flows.extensions.simulator.service import wire
+from flows.extensions.simulator.service.books import Client, ServiceState
+from flows.extensions.simulator.service.desk import ServiceHandle, refusals
+from flows.extensions.simulator.service.job_routes import broadcast_routes, job_routes, message_routes
+from flows.extensions.simulator.service.link_routes import link_routes, page_routes
+from flows.extensions.simulator.service.people_at_links import Shares, let_cardholders_act
+from flows.extensions.simulator.service.portal_routes import portal_routes
+from flows.extensions.simulator.service.recount import totals
+from flows.extensions.simulator.service.refusals import DisturbedError, RefusedRequestError, refused
+from flows.extensions.simulator.service.sites import SITES
+from flows.extensions.simulator.validation import Fault
 from schemas.partner_api.service import ServiceSettings
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.request import urlopen
 
 from flows.errors import TryAgainError
-from flows.simulator.demo import ISSUER, make_room, prepare
+from flows.extensions.simulator.demo import ISSUER, make_room, prepare
 from flows.steps import Step
 from flows.wiring import shipped
 

@@ -11,7 +11,7 @@ from flows.commands.parameters import Field, Issuer, Share
 from flows.commands.result import Result
 from flows.configuration import load_issuer
 from flows.errors import OperatorError
-from flows.simulator.commands import NO_FORM
+from flows.extensions.simulator.commands import NO_FORM
 from flows.steps import Sentence, Slot, Step, counted
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def practice_people(
     Example:
         cardlink practice people first-bank --open 0.8
     """
-    from flows.simulator.service_portal import practice_address
+    from flows.extensions.simulator.service_portal import practice_address
 
     settings = load_issuer(context.folder, issuer)
     base_url = practice_address(settings)
@@ -95,9 +95,9 @@ def let_people_act(
 ) -> dict[str, Any]:
     """Let the cardholders of a practice service act; return its recount.
 
-    `evening`: as `flows.simulator.service.wire.Evening`. NoPracticeServiceError.
+    `evening`: as `flows.extensions.simulator.service.wire.Evening`. NoPracticeServiceError.
     """
-    from flows.simulator.service_portal import practice_http
+    from flows.extensions.simulator.service_portal import practice_http
 
     with practice_http(issuer, base_url) as http:
         response = http.post("/__people", json=evening)
@@ -116,7 +116,7 @@ def lines_of(facts: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _known_sites(sites: str) -> Sequence[str]:
-    from flows.simulator.service.sites import SITES
+    from flows.extensions.simulator.service.sites import SITES
 
     names = [name.strip() for name in sites.split(",") if name.strip()]
     for name in names:

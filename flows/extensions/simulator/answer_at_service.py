@@ -11,10 +11,10 @@ from typing import NamedTuple
 from flows.runs.adapters import Adapters
 from flows.runs.keys import results
 from flows.runs.store import Store, read
-from flows.simulator.answer import ResultThereError, committed_chunks, result_name
-from flows.simulator.portal import Behaviour
-from flows.simulator.service_portal import ServicePortal
-from flows.simulator.uploads import UploadRefusedError
+from flows.extensions.simulator.answer import ResultThereError, committed_chunks, result_name
+from flows.extensions.simulator.portal import Behaviour
+from flows.extensions.simulator.service_portal import ServicePortal
+from flows.extensions.simulator.uploads import UploadRefusedError
 
 
 class Carried(NamedTuple):

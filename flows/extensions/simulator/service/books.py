@@ -14,15 +14,15 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from flows.runs.sealing import Opener
-from flows.simulator import link_styles
-from flows.simulator.chance import token
-from flows.simulator.portal import Behaviour, Portal
-from flows.simulator.service import on_demand
-from flows.simulator.service.channels import Channels, Message, credential_request, status_message
-from flows.simulator.service.jobs import Job, Pace, Snapshot
-from flows.simulator.service.links import Card, Link, Links
-from flows.simulator.service.refusals import Disturbance, refused
-from flows.simulator.service.sites import SITES
+from flows.extensions.simulator import link_styles
+from flows.extensions.simulator.chance import token
+from flows.extensions.simulator.portal import Behaviour, Portal
+from flows.extensions.simulator.service import on_demand
+from flows.extensions.simulator.service.channels import Channels, Message, credential_request, status_message
+from flows.extensions.simulator.service.jobs import Job, Pace, Snapshot
+from flows.extensions.simulator.service.links import Card, Link, Links
+from flows.extensions.simulator.service.refusals import Disturbance, refused
+from flows.extensions.simulator.service.sites import SITES
 from schemas.challenges import USUAL
 
 

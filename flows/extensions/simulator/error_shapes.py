@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from flows.simulator.validation import Fault
+from flows.extensions.simulator.validation import Fault
 
 Shape = Callable[[str, Sequence[Fault]], str]
 CUT = 60  # characters a truncating portal leaves

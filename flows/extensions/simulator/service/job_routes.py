@@ -5,11 +5,11 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Response
 
-from flows.simulator.service import wire
-from flows.simulator.service.channels import Message, flat_request
-from flows.simulator.service.conditional import IfNoneMatch, unless_known
-from flows.simulator.service.desk import ServiceHandle, refusals
-from flows.simulator.service.refusals import refused
+from flows.extensions.simulator.service import wire
+from flows.extensions.simulator.service.channels import Message, flat_request
+from flows.extensions.simulator.service.conditional import IfNoneMatch, unless_known
+from flows.extensions.simulator.service.desk import ServiceHandle, refusals
+from flows.extensions.simulator.service.refusals import refused
 from schemas.partner_api.profile import CARDHOLDER_MESSAGES, JOB_MESSAGES, JOBS
 
 MESSAGES: dict[str, Any] = {

@@ -16,7 +16,7 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 import polars as pl
 
-from flows.simulator.people import FIRST_NAMES, LAST_NAMES, PLACES, STREETS, UNITS
+from flows.extensions.simulator.people import FIRST_NAMES, LAST_NAMES, PLACES, STREETS, UNITS
 from schemas import portal
 from schemas.expressions import GENERATED, PUBLISHED
 

@@ -11,9 +11,9 @@ from flows.runs.adapters import Adapters
 from flows.runs.keys import results
 from flows.runs.store import Store
 from flows.runs.stored_runs import StoredRuns
-from flows.simulator.chance import chance, token
-from flows.simulator.portal import Booked, Portal
-from flows.simulator.uploads import UploadRefusedError
+from flows.extensions.simulator.chance import chance, token
+from flows.extensions.simulator.portal import Booked, Portal
+from flows.extensions.simulator.uploads import UploadRefusedError
 
 
 class Habits(NamedTuple):

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from datetime import date
 from typing import Any, Final
 
-from flows.simulator.portal import two_months_after
-from flows.simulator.service.refusals import RefusedRequestError
-from flows.simulator.validation import Fault, faults
+from flows.extensions.simulator.portal import two_months_after
+from flows.extensions.simulator.service.refusals import RefusedRequestError
+from flows.extensions.simulator.validation import Fault, faults
 from schemas.portal import columns
 
 SERVER: Final = re.compile(r"https://[^/\s]+(/.*)?|http://(127\.0\.0\.1|localhost)(:[0-9]+)?(/.*)?")

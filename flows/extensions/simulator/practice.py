@@ -13,10 +13,10 @@ from urllib.request import Request, urlopen
 from flows.errors import OperatorError
 from flows.runs.adapters import Adapters
 from flows.runs.sealing import Opener
-from flows.simulator.answer import answer_store
-from flows.simulator.answer_at_service import answer_at_service
-from flows.simulator.portal import Behaviour, Portal
-from flows.simulator.service_portal import ServicePortal, practice_http
+from flows.extensions.simulator.answer import answer_store
+from flows.extensions.simulator.answer_at_service import answer_at_service
+from flows.extensions.simulator.portal import Behaviour, Portal
+from flows.extensions.simulator.service_portal import ServicePortal, practice_http
 from flows.steps import FILE, Option, Sentence
 from schemas import challenges
 from schemas.issuer import Issuer
@@ -69,7 +69,7 @@ def portal_key(folder: Path) -> tuple[Path, str]:
 
     Return the file of the secret key, and the fingerprint.
     """
-    from flows.simulator.portal_key import make_portal_key
+    from flows.extensions.simulator.portal_key import make_portal_key
 
     secret = folder / "portal-secret.asc"
     fingerprint = folder / "portal.fingerprint"
@@ -185,10 +185,10 @@ def serve(
     The address and the client's credentials are announced first. Paths, fields and link hosts are
     the issuer's, without one those of the interface.
     """
-    from flows.simulator.service.app import create_app
-    from flows.simulator.service.books import Habits, ServiceState
-    from flows.simulator.service.recount import totals
-    from flows.simulator.service.serving import address, listen, serve_until_stopped
+    from flows.extensions.simulator.service.app import create_app
+    from flows.extensions.simulator.service.books import Habits, ServiceState
+    from flows.extensions.simulator.service.recount import totals
+    from flows.extensions.simulator.service.serving import address, listen, serve_until_stopped
 
     with listen(port) as listener:
         base_url = address(listener)
