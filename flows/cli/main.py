@@ -23,7 +23,6 @@ from flows.cli.terminal import UNPRINTED, ask, progress_line, say
 from flows.commands import on_first_use
 from flows.commands.context import Context, Terminal
 from flows.commands.entry import Entry, entries_of
-from flows.extensions import modules_named
 from flows.registry import ENTRIES
 from flows.steps import PROGRAM
 from flows.wiring import begin_process
@@ -122,5 +121,5 @@ def _exit_unprinted(entry: Entry[...], reason: str) -> None:
     sys.exit(stopping.EXIT_CODE)
 
 
-COMMANDS = [*ENTRIES, *entries_of(*modules_named("COMMANDS"), install, completion)]
+COMMANDS = [*ENTRIES, *entries_of(install, completion)]
 add(main, COMMANDS)

@@ -3,7 +3,7 @@
 An extension reads what the kernel has and writes its own. The kernel finds those that are there by
 what their packages say:
 
-- `COMMANDS`: its modules with commands, which only a terminal has;
+- `COMMANDS`: its modules with commands;
 
 and imports nothing of them else.
 """

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from flows.runs.keys import link_forms
 from flows.extensions.simulator.link_styles import STYLES
+from flows.runs.keys import link_forms
 from tests.builders import quick
 from tests.cli.test_mend import bank as bank  # the fixture
 from tests.cli.test_mend import cardlink, told

@@ -35,11 +35,11 @@ from flows.commands.entry import entry
 from flows.commands.form import Form
 from flows.commands.parameters import Issuer
 from flows.commands.result import Result
+from flows.extensions.simulator.demo import ISSUER, prepare
 from flows.forms import form
 from flows.install import automation, automations
 from flows.nightly import nightly
 from flows.runs.store import StoreDeniedError
-from flows.extensions.simulator.demo import ISSUER, prepare
 from flows.steps import counted
 from flows.watch import failures
 from flows.wiring import forms_url

@@ -9,7 +9,6 @@ import httpx
 import pytest
 
 from flows.adapters.local import LocalStore
-from flows.runs.store import read
 from flows.extensions.simulator.answer_at_service import answer_at_service
 from flows.extensions.simulator.link_styles import STYLES, id_in
 from flows.extensions.simulator.portal import Behaviour
@@ -19,6 +18,7 @@ from flows.extensions.simulator.service_portal import (
     practice_address,
     practice_http,
 )
+from flows.runs.store import read
 from tests.night import edges, issuer
 from tests.service import RunningService, running_service
 from tests.simulator.test_answer import ISSUER, commit_run

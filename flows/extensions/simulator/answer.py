@@ -7,13 +7,13 @@ from itertools import chain
 from typing import NamedTuple
 
 from flows.errors import TryAgainError
+from flows.extensions.simulator.chance import chance, token
+from flows.extensions.simulator.portal import Booked, Portal
+from flows.extensions.simulator.uploads import UploadRefusedError
 from flows.runs.adapters import Adapters
 from flows.runs.keys import results
 from flows.runs.store import Store
 from flows.runs.stored_runs import StoredRuns
-from flows.extensions.simulator.chance import chance, token
-from flows.extensions.simulator.portal import Booked, Portal
-from flows.extensions.simulator.uploads import UploadRefusedError
 
 
 class Habits(NamedTuple):

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import NamedTuple
 
-from flows.runs.adapters import Adapters
-from flows.runs.keys import results
-from flows.runs.store import Store, read
 from flows.extensions.simulator.answer import ResultThereError, committed_chunks, result_name
 from flows.extensions.simulator.portal import Behaviour
 from flows.extensions.simulator.service_portal import ServicePortal
 from flows.extensions.simulator.uploads import UploadRefusedError
+from flows.runs.adapters import Adapters
+from flows.runs.keys import results
+from flows.runs.store import Store, read
 
 
 class Carried(NamedTuple):

@@ -19,8 +19,8 @@ from flows.steps import ISSUER, Option, Sentence, Step, Text, counted
 from flows.wiring import now, wire
 
 if TYPE_CHECKING:
-    from flows.runs.context import IssuerContext
     from flows.extensions.simulator.portal import Behaviour
+    from flows.runs.context import IssuerContext
 
 NO_FORM = "practice is for a terminal"
 SECRET_KEY = Option("--secret-key", of="simulate")

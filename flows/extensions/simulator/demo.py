@@ -117,10 +117,10 @@ def _from_links_to_cards(
     folder: Path, listener: socket, secret: Path, say: Callable[[str], None]
 ) -> _Outcome:
     """Let the simulated partner answer, cardholders act, and the flows take up what came of it."""
-    from flows.forms import ingest, placements
-    from flows.partner_api.funnel_tables import funnel_tables
     from flows.extensions.simulator.demo_service import SEED, demo_service
     from flows.extensions.simulator.portal import Behaviour, two_months_after
+    from flows.forms import ingest, placements
+    from flows.partner_api.funnel_tables import funnel_tables
 
     # counted from today: a demo years from now still has links to show
     ends = two_months_after(now().date())

@@ -15,12 +15,12 @@ from datetime import date
 from hashlib import sha256
 from typing import NamedTuple
 
-from flows.runs.sealing import Opener
 from flows.extensions.simulator.chance import chance, token
 from flows.extensions.simulator.error_shapes import SHAPES
 from flows.extensions.simulator.link_styles import STYLES, USUAL
 from flows.extensions.simulator.uploads import read_upload
 from flows.extensions.simulator.validation import Fault, fault, faults
+from flows.runs.sealing import Opener
 from schemas import portal as interface
 
 RESULT_HEADER = ("cuid", "last_4", "url", "expiration_date", "error")

@@ -11,12 +11,12 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 from flows.errors import OperatorError
-from flows.runs.adapters import Adapters
-from flows.runs.sealing import Opener
 from flows.extensions.simulator.answer import answer_store
 from flows.extensions.simulator.answer_at_service import answer_at_service
 from flows.extensions.simulator.portal import Behaviour, Portal
 from flows.extensions.simulator.service_portal import ServicePortal, practice_http
+from flows.runs.adapters import Adapters
+from flows.runs.sealing import Opener
 from flows.steps import FILE, Option, Sentence
 from schemas import challenges
 from schemas.issuer import Issuer

@@ -16,7 +16,12 @@ import httpx
 import pytest
 
 from flows.extensions.simulator.service.books import Client
-from flows.extensions.simulator.service.serving import NotLoopbackError, PortTakenError, address, listen
+from flows.extensions.simulator.service.serving import (
+    NotLoopbackError,
+    PortTakenError,
+    address,
+    listen,
+)
 from tests import keys
 from tests.leftovers import ended
 from tests.simulator.uploads import answers, people, upload_csv

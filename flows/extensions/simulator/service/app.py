@@ -19,7 +19,11 @@ from flows.extensions.simulator.chance import chance
 from flows.extensions.simulator.service import wire
 from flows.extensions.simulator.service.books import Client, ServiceState
 from flows.extensions.simulator.service.desk import ServiceHandle, refusals
-from flows.extensions.simulator.service.job_routes import broadcast_routes, job_routes, message_routes
+from flows.extensions.simulator.service.job_routes import (
+    broadcast_routes,
+    job_routes,
+    message_routes,
+)
 from flows.extensions.simulator.service.link_routes import link_routes, page_routes
 from flows.extensions.simulator.service.people_at_links import Shares, let_cardholders_act
 from flows.extensions.simulator.service.portal_routes import portal_routes

@@ -13,16 +13,21 @@ from datetime import date, datetime, timedelta
 from itertools import chain
 from typing import Any, NamedTuple
 
-from flows.runs.sealing import Opener
 from flows.extensions.simulator import link_styles
 from flows.extensions.simulator.chance import token
 from flows.extensions.simulator.portal import Behaviour, Portal
 from flows.extensions.simulator.service import on_demand
-from flows.extensions.simulator.service.channels import Channels, Message, credential_request, status_message
+from flows.extensions.simulator.service.channels import (
+    Channels,
+    Message,
+    credential_request,
+    status_message,
+)
 from flows.extensions.simulator.service.jobs import Job, Pace, Snapshot
 from flows.extensions.simulator.service.links import Card, Link, Links
 from flows.extensions.simulator.service.refusals import Disturbance, refused
 from flows.extensions.simulator.service.sites import SITES
+from flows.runs.sealing import Opener
 from schemas.challenges import USUAL
 
 

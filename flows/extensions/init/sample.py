@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import BinaryIO, NamedTuple
 
+from flows.extensions.init.guess import Guess
 from flows.extracts.decode import decodes, line_blocks
 from flows.extracts.errors import TruncatedError
 from flows.extracts.grammar import LONGEST_RECORD
-from flows.extracts.guess import Guess
 from flows.extracts.status_words import shape
 from schemas.reference import toml
 

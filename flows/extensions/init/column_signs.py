@@ -7,10 +7,10 @@ from typing import Final, NamedTuple
 
 import polars as pl
 
-from flows.extracts.guess import Column
-from flows.extracts.header_words import phrase_fit, words_of
+from flows.extensions.init.guess import Column
+from flows.extensions.init.header_words import phrase_fit, words_of
+from flows.extensions.init.value_forms import date_forms, share_of_dates
 from flows.extracts.status_words import plain_words
-from flows.extracts.value_forms import date_forms, share_of_dates
 from schemas import expressions, places, portal
 from schemas.cell_formats import unescaped
 from schemas.portal import REQUIRED

@@ -9,10 +9,10 @@ import polars as pl
 from pydantic import TypeAdapter, ValidationError
 
 from flows.errors import CardlinkError
-from flows.extracts.column_guesses import written_as
-from flows.extracts.column_signs import EXPIRY, NAME
+from flows.extensions.init.column_guesses import written_as
+from flows.extensions.init.column_signs import EXPIRY, NAME
+from flows.extensions.init.guess import Column
 from flows.extracts.grammar import RECORD
-from flows.extracts.guess import Column
 from flows.extracts.mapping import column_of
 from flows.submissions.shapes import found_in
 from schemas import portal

@@ -13,14 +13,14 @@ from typing import Any, BinaryIO, Final, NamedTuple
 import polars as pl
 
 from flows.errors import CardlinkError
+from flows.extensions.init.draft import Draft, columns_of, draft_of
+from flows.extensions.init.guess import Guess, Sample
+from flows.extensions.init.sample import FIRST, Lines, read_lines
+from flows.extensions.init.trailer_guess import guess_trailer
+from flows.extensions.init.type_layout import FIELD, OVERLAP, delimited, in_fixed_columns, keyed
+from flows.extensions.init.typed_lines import RecordTypes, record_types
 from flows.extracts.decode import line_blocks
-from flows.extracts.draft import Draft, columns_of, draft_of
-from flows.extracts.guess import Guess, Sample
 from flows.extracts.rows import open_rows
-from flows.extracts.sample import FIRST, Lines, read_lines
-from flows.extracts.trailer_guess import guess_trailer
-from flows.extracts.type_layout import FIELD, OVERLAP, delimited, in_fixed_columns, keyed
-from flows.extracts.typed_lines import RecordTypes, record_types
 from schemas.reference import toml
 from schemas.source import SourceSettings
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-from flows.extracts.fixed_width import Span, type_spans
-from flows.extracts.typed_lines import ALIKE, Fields, RecordTypes
+from flows.extensions.init.fixed_width import Span, type_spans
+from flows.extensions.init.typed_lines import ALIKE, Fields, RecordTypes
 
 FIELD: Final = "TYPE"
 OVERLAP: Final = 0.5  # share of the rows whose key is in records of another type

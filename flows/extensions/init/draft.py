@@ -12,11 +12,11 @@ from typing import BinaryIO, NamedTuple
 
 import polars as pl
 
-from flows.extracts.column_guesses import ColumnGuesses
-from flows.extracts.dialect import take_sample
-from flows.extracts.guess import Column, Guess, Proof, Sample, named_column
-from flows.extracts.records.sample import take_records
-from flows.extracts.status_guess import status_doubt, status_guesses, status_name
+from flows.extensions.init.column_guesses import ColumnGuesses
+from flows.extensions.init.dialect import take_sample
+from flows.extensions.init.guess import Column, Guess, Proof, Sample, named_column
+from flows.extensions.init.record_sample import take_records
+from flows.extensions.init.status_guess import status_doubt, status_guesses, status_name
 from flows.extracts.workbook import is_workbook, sheet_lines
 from schemas import portal
 from schemas.cell_formats import date_cells_as

@@ -12,11 +12,11 @@ from typing import BinaryIO, Final, NamedTuple
 import polars as pl
 
 from flows.errors import CardlinkError
+from flows.extensions.init.control_records import LONGEST, Stated, stated_in
+from flows.extensions.init.draft import Copybook, Draft
+from flows.extensions.init.guess import Guess, Proof
 from flows.extracts import sidecar
-from flows.extracts.control_records import LONGEST, Stated, stated_in
-from flows.extracts.draft import Copybook, Draft
 from flows.extracts.grammar import RECORD
-from flows.extracts.guess import Guess, Proof
 from flows.extracts.rows import open_rows
 from schemas.reference import toml
 from schemas.source import SourceSettings

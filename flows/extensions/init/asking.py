@@ -12,10 +12,10 @@ from flows.commands import on_first_use
 from flows.commands.context import Terminal
 
 with on_first_use():
-    from flows.extracts import draft as drafts
-    from flows.extracts import guess as guesses
-    from flows.extracts import status_guess, status_words
-    from flows.submissions import choices
+    from flows.extensions.init import choices, status_guess
+    from flows.extensions.init import draft as drafts
+    from flows.extensions.init import guess as guesses
+    from flows.extracts import status_words
     from schemas import portal, reference
 
 STATUS_ANSWERS = {

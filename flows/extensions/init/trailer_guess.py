@@ -2,9 +2,9 @@
 
 import re
 
-from flows.extracts.control_records import digits_form, generalised
-from flows.extracts.guess import Guess
-from flows.extracts.sample import CARD, Lines
+from flows.extensions.init.control_records import digits_form, generalised
+from flows.extensions.init.guess import Guess
+from flows.extensions.init.sample import CARD, Lines
 from flows.extracts.status_words import shape
 from schemas.patterns import escaped
 from schemas.reference import toml

@@ -13,15 +13,15 @@ from typing import BinaryIO, Final, NamedTuple
 
 import numpy as np
 
-from flows.extracts.control_records import stated_in
+from flows.extensions.init.control_records import stated_in
+from flows.extensions.init.guess import Column, Guess, Sample
+from flows.extensions.init.sample import FIRST
+from flows.extensions.init.trailer_guess import form_of
 from flows.extracts.decode import inflated
 from flows.extracts.errors import CopybookUnfitError, TruncatedError
-from flows.extracts.guess import Column, Guess, Sample
 from flows.extracts.records.fields import NO_FIELD, FieldReader, alphabet
 from flows.extracts.records.framing import Frame, Framing, RecordFormatError
 from flows.extracts.records.text import record_texts
-from flows.extracts.sample import FIRST
-from flows.extracts.trailer_guess import form_of
 from schemas.code_pages import characters, looks_ebcdic
 from schemas.expressions import UNREADABLE
 from schemas.record_layout import Layout, read_layout

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 import polars as pl
 
-from flows.extracts.fixed_width import have_cards
-from flows.extracts.sample import records
+from flows.extensions.init.fixed_width import have_cards
+from flows.extensions.init.sample import records
 from schemas.expressions import luhn_holds
 
 MOST: Final = 8  # types

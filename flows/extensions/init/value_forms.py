@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import date
 from typing import NamedTuple
 
-from flows.extracts.guess import LIKELY, SURE
+from flows.extensions.init.guess import LIKELY, SURE
 from schemas.cell_formats import READINGS, date_shape
 
 # First names that tell `FIRST LAST` from `LAST FIRST`.

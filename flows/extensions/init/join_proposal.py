@@ -15,13 +15,13 @@ from typing import Any, BinaryIO, Final, NamedTuple
 import polars as pl
 
 from flows.errors import CardlinkError
-from flows.extracts.dialect import take_sample
-from flows.extracts.draft import Draft, columns_of, draft_of
-from flows.extracts.guess import Column, Guess, Sample
+from flows.extensions.init.dialect import take_sample
+from flows.extensions.init.draft import Draft, columns_of, draft_of
+from flows.extensions.init.guess import Column, Guess, Sample
+from flows.extensions.init.sample import FIRST
 from flows.extracts.opening import Digesting, Pair
 from flows.extracts.reader import Extract
 from flows.extracts.rows import open_rows
-from flows.extracts.sample import FIRST
 from schemas import portal
 from schemas.join import NAMED_FOR_THE_PAIR, JoinSettings
 from schemas.reference import toml

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, BinaryIO, NamedTuple
 
 from flows import configuration
-from flows.commands import init_doubts, on_first_use
+from flows.commands import on_first_use
 from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.parameters import Field
@@ -24,14 +24,16 @@ from flows.configuration import (
     read_file,
 )
 from flows.errors import CardlinkError, OperatorError
+from flows.extensions.init import asking
 from flows.redaction import redact
 from flows.steps import FILE, Option, Sentence, Step
 from flows.wiring import begin_process, now, private_key, wire
 
 with on_first_use():
-    from flows.extracts import draft as drafts
-    from flows.extracts import errors, opening, proofs, trailer, type_guess
-    from flows.extracts.joined import pair, proposal
+    from flows.extensions.init import draft as drafts
+    from flows.extensions.init import join_proposal, proofs, type_guess
+    from flows.extracts import errors, opening, trailer
+    from flows.extracts.joined import pair
     from flows.runs import context as contexts
     from flows.runs import store as stores
     from flows.submissions import rehearsal, row_scope, submit
@@ -114,7 +116,7 @@ def init(
         return Result(facts, [_written(file)], Step("check", issuer))
     draft, remarks = _draft(extract, _read_copybook(copybook))
     if context.terminal.attended and not yes:
-        draft = init_doubts.answered(draft, context.terminal)
+        draft = asking.answered(draft, context.terminal)
     doubts = [f"{doubt.name}: {doubt.question}" for doubt in draft.doubts]
     if copybook is not None:
         _copy_beside(context.folder, copybook)
@@ -168,7 +170,7 @@ def _draft(extract: Path, copybook: drafts.Copybook | None) -> proofs.Found:
         draft = typed or drafts.first_draft(plain, extract.name, today, copybook)
         plain.seek(0)
         proven = proofs.with_proofs(draft, plain, extract, copybook)
-    return proven._replace(draft=proposal.with_second_file(proven.draft, extract, _opened))
+    return proven._replace(draft=join_proposal.with_second_file(proven.draft, extract, _opened))
 
 
 @contextmanager

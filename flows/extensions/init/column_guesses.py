@@ -11,7 +11,7 @@ from datetime import date
 from itertools import chain
 from typing import Final, NamedTuple
 
-from flows.extracts.column_signs import (
+from flows.extensions.init.column_signs import (
     EXPIRY,
     HOUSE,
     NAME,
@@ -23,9 +23,9 @@ from flows.extracts.column_signs import (
     says_only,
     share,
 )
-from flows.extracts.guess import LIKELY, SURE, Column, Guess, Sample
-from flows.extracts.header_words import words_of
-from flows.extracts.value_forms import Step, date_forms, name_forms
+from flows.extensions.init.guess import LIKELY, SURE, Column, Guess, Sample
+from flows.extensions.init.header_words import words_of
+from flows.extensions.init.value_forms import Step, date_forms, name_forms
 from schemas import expressions, places, portal
 from schemas.portal import REQUIRED
 from schemas.reference import toml

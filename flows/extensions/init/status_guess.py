@@ -12,7 +12,7 @@ from typing import Final
 
 import polars as pl
 
-from flows.extracts.guess import SURE, Column, Guess
+from flows.extensions.init.guess import SURE, Column, Guess
 from flows.extracts.status_words import (
     is_block,
     is_end,
