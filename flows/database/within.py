@@ -1,8 +1,8 @@
-"""A transaction that is open already, as the database of whatever reads or writes within it."""
+"""The database as an open transaction sees it, for whoever reads while it is open."""
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import RLock
 from typing import TypeVar
 
 from sqlalchemy import Connection
@@ -11,27 +11,30 @@ T = TypeVar("T")
 
 
 class Within:
-    """The transaction of a connection; implements Transactions. Threads use it in turn."""
+    """An open transaction as a database, since none begins within another; implements Transactions.
+
+    Threads that read side by side take turns: the transaction has one connection.
+    """
 
     def __init__(self, connection: Connection, place: str) -> None:
-        self._connection = connection
-        self._turns = threading.RLock()
         self.place = place
+        self._connection = connection
+        self._turns = RLock()
 
     def act(self, issuer: str, work: Callable[[Connection], T]) -> T:
-        """Do an act as a part of the transaction, which is the issuer's."""
+        """Do one act as a part of the transaction; return what `work` returns."""
         with self._turns:
             return work(self._connection)
 
     @contextmanager
     def rehearsal(self, issuer: str) -> Iterator[Connection]:
-        """Yield the connection, in a part of the transaction that is rolled back."""
-        with self._turns, self._connection.begin_nested() as part:
+        """Yield the connection within a savepoint that is rolled back."""
+        with self._turns, self._connection.begin_nested() as savepoint:
             yield self._connection
-            part.rollback()
+            savepoint.rollback()
 
     @contextmanager
     def snapshot(self) -> Iterator[Connection]:
-        """Yield the connection: what the transaction has written is seen."""
+        """Yield the connection."""
         with self._turns:
             yield self._connection

@@ -8,9 +8,10 @@ it.
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import date
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import polars as pl
+from sqlalchemy import Connection
 
 from flows.runs.adapters import Adapters
 from flows.runs.decisions import EXTRACT, standing_subjects
@@ -51,6 +52,10 @@ class StoredRuns:
         self.adapters = adapters
         self.store = adapters.store
         self.issuer = issuer
+
+    def within(self, connection: Connection) -> Self:
+        """Return the same runs as an open transaction sees them: none begins within another."""
+        return type(self)(self.adapters.within(connection), self.issuer)
 
     @read_once
     def ids(self) -> list[RunId]:
