@@ -60,7 +60,7 @@ class StagesOfLinks:
     def work_out(self, connection: Connection) -> _Update | None:
         """Return what is to be written, None where nothing came since."""
         mark = read_mark(connection, self._issuer)
-        checked, followed = self._followed(connection)
+        checked, followed = self._followed(self._runs.within(connection), connection)
         reports = self._reports()
         reported_now = None
         if reports != mark.reported:
@@ -88,7 +88,9 @@ class StagesOfLinks:
         self._set_mark(connection, values)
         return True
 
-    def _followed(self, connection: Connection) -> tuple[dict[str, str], pl.DataFrame]:
+    def _followed(
+        self, runs: StoredRuns, connection: Connection
+    ) -> tuple[dict[str, str], pl.DataFrame]:
         """Return the runs whose links were checked since, and what the service says of them."""
         table = database.RUN
         query = select(table.c.run, table.c.turn, table.c.check_mark).where(
@@ -103,7 +105,7 @@ class StagesOfLinks:
         changed = sorted(turns)
         attempts = [self._attempts(connection, turns[run]) for run in changed]
         frames = concurrently(
-            lambda pair: self._links(*pair), list(zip(changed, attempts, strict=True))
+            lambda pair: self._links(runs, *pair), list(zip(changed, attempts, strict=True))
         )
         checked = {
             run: marks[run] if is_checked(self._store, self._issuer, run) else "" for run in changed
@@ -113,8 +115,8 @@ class StagesOfLinks:
     def _attempts(self, connection: Connection, turn: int) -> pl.DataFrame:
         return read_attempts(connection, self._issuer, ("run", "row", *ISSUE), of_turn(turn))
 
-    def _links(self, run_id: str, attempts: pl.DataFrame) -> pl.DataFrame:
-        run = StoredRun.by_id(self._runs.adapters, run_id)
+    def _links(self, runs: StoredRuns, run_id: str, attempts: pl.DataFrame) -> pl.DataFrame:
+        run = StoredRun.by_id(runs.adapters, run_id)
         known = [read_placements(run, part, _PLACED) for part in run.committed().ledger]
         return followed_links(pl.concat(known), attempts)
 

@@ -147,7 +147,7 @@ class BookOfRuns:
 
     def work_out(self, connection: Connection) -> Update | None:
         """Return what is to be written, None where nothing came since."""
-        return _News(self._runs, connection).update()
+        return _News(self._runs.within(connection), connection).update()
 
     def write(self, connection: Connection, update: Update) -> bool:
         """Write it; False where somebody else has written since it was worked out."""

@@ -15,7 +15,6 @@ from flows.adapters.local import LocalStore
 from flows.operations.audit import accept, verify
 from flows.operations.audit_entries import CHANGED, INSERTED, REMOVED
 from flows.operations.purge import purge
-from flows.operations.remediation import dismiss
 from flows.runs.audit_trail import AuditTrail, audited, settle_trails
 from flows.runs.errors import NotFoundError
 from flows.runs.events import record_event
@@ -43,9 +42,7 @@ def audited_bench(store: Store, **changes: object) -> Bench:
 
 
 def nights(bench: Bench) -> list[Manifest]:
-    """Live two nights with an answer, decisions of an operator and a dismissed extract; return
-    their manifests.
-    """
+    """Live two nights with an answer and decisions of an operator; return their manifests."""
     first = bench.submit(bench.drop(25)).manifest
     move(bench.context.adapters, first.run, "held", [1], "the issuer asked")
     move(bench.context.adapters, first.run, "released", [1], "it is right")
@@ -53,7 +50,6 @@ def nights(bench: Bench) -> list[Manifest]:
     bench.ingest()
     second = bench.submit(bench.drop(15, "bank-20261121.csv", seed=3)).manifest
     move(bench.context.adapters, second.run, "cancelled", [2], "not these")
-    dismiss(bench.context, bench.drop(3, "test.csv", seed=4), "a test")
     return [first, second]
 
 
@@ -181,7 +177,7 @@ def test_a_seal_record_that_no_longer_names_its_chunks_is_found(lived: dict[str,
 def test_an_end_that_was_cut_off_shows_against_an_earlier_head(lived: dict[str, bytes]) -> None:
     head = verify(stored(lived), BANK).head
     last = max(key for key in lived if key.startswith(trail(BANK)))
-    [record] = [key for key in lived if "/dismissed/" in key]
+    [record] = [key for key in lived if "-cancelled-" in key]
     cut = {key: data for key, data in lived.items() if key not in (last, record)}
 
     silent, found = verify(stored(cut), BANK).findings, verify(stored(cut), BANK, head).findings
@@ -265,7 +261,7 @@ def test_a_record_that_was_written_and_settled_is_removed_and_never_unfinished(
     lived: dict[str, bytes],
 ) -> None:
     """The last record of a command, too: a command settles what it wrote when it ends."""
-    last = max((key for key in lived if "/dismissed/" in key), default="")
+    [last] = [key for key in lived if "-cancelled-" in key]
     objects = {key: data for key, data in lived.items() if key != last}
 
     assert [(last, REMOVED)] == [

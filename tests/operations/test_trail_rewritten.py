@@ -47,7 +47,7 @@ def killed() -> None:
 def record(store: Store) -> None:
     """Record something as the next command, when nobody is at work any more."""
     later = audited(store, "carla", lambda: NOON + timedelta(hours=6))
-    later.create(f"{BANK}/dismissed/abc/000001.json", b"{}")
+    later.create(f"{BANK}/approvals/abc/000001.json", b"{}")
 
 
 def written(after: timedelta, *, anna_dies: bool, ben_dies: bool) -> Away:
