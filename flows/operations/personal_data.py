@@ -16,12 +16,13 @@ from flows.book.deliveries import read_changes
 from flows.runs.adapters import Adapters
 from flows.runs.chains import records
 from flows.runs.context import IssuerContext
-from flows.runs.delivered import all_deliveries, delivered_links_key, delivery_folder
+from flows.runs.delivered import all_deliveries, delivered_links_key, delivery_folder, delivery_of
 from flows.runs.erased import NamedPeople, People, rows_of
 from flows.runs.frames import from_parquet
 from flows.runs.keys import (
     acknowledgements,
     approvals,
+    deliveries,
     given_up,
     kept_links,
     link,
@@ -203,7 +204,9 @@ def _in_deliveries(context: IssuerContext, people: People) -> Iterator[Mention]:
     with context.adapters.database.snapshot() as connection:
         changes = read_changes(connection, issuer)
     rows = changes.filter(people.named_by(changes["cuid"])).drop("link")
-    for delivery in all_deliveries(context.adapters, issuer):
+    stored = [delivery_of(entry.key) for entry in store.keys(deliveries(issuer))]
+    named_by_store = {delivery for delivery in stored if delivery is not None}
+    for delivery in sorted(named_by_store.union(all_deliveries(context.adapters, issuer))):
         whose = {"receiver": delivery.receiver, "delivery": delivery.number}
         key = delivered_links_key(store, issuer, delivery)
         content = read_if_stored(store, key) if key else None

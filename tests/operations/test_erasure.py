@@ -19,6 +19,7 @@ from flows.analysis.export import export
 from flows.book import upkeep
 from flows.book.book import read_book
 from flows.book.people import balance
+from flows.database.connection import Database
 from flows.operations.audit import verify
 from flows.operations.delivered_so_far import confirm
 from flows.operations.delivery import deliver
@@ -41,7 +42,7 @@ from flows.runs.audit_trail import audited, settle_trails
 from flows.runs.erased import unfinished_erasures
 from flows.runs.keys import CLEANED
 from flows.runs.single_links import prompted_singles
-from schemas.database import DERIVED
+from schemas.database import JOURNAL, METADATA
 from schemas.portal import CITY, CUID
 from tests.builders import portal_rows, quick
 from tests.memory import MemoryStore
@@ -69,7 +70,8 @@ def extract(*others: str) -> bytes:
 def delivered(folder: Path, /) -> tuple[Bench, str]:
     """Return a bench on which the person's link was delivered, and the run."""
     (folder / "store").mkdir(parents=True)
-    bench = Bench(LocalStore(folder / "store"), issuer(), folder=folder)
+    database = Database(folder / "cardlink.db")
+    bench = Bench(LocalStore(folder / "store"), issuer(), folder=folder, database=database)
     named = trailed(bench)
     run = named.submit(named.drop_bytes(extract(*OTHERS))).manifest.run
     named.answer()
@@ -472,7 +474,7 @@ def test_the_database_has_no_row_of_who_is_forgotten(
     def tables_with(cuid: str) -> list[str]:
         read_book(bench.context.adapters, BANK).cards(DAY)
         with bench.database.snapshot() as connection:
-            named = [table for table in DERIVED if "cuid" in table.c]
+            named = [table for table in METADATA.sorted_tables if "cuid" in table.c]
             rows = {table.name: connection.execute(select(table.c.cuid)) for table in named}
             return [name for name, cuids in rows.items() if cuid in cuids.scalars().all()]
 
@@ -483,3 +485,10 @@ def test_the_database_has_no_row_of_who_is_forgotten(
     assert ["attempt", "delivery_change"] == sorted(before)
     assert ["delivery_change"] == tables_with(GONE)
     assert "attempt" in tables_with(OTHERS[0])
+    number = deliver(bench.context).number
+    confirm(bench.context, number, "received")
+    purge(bench.context, cleaner(first))
+    assert [] == tables_with(GONE)
+    assert "delivery_change" in tables_with(OTHERS[0])
+    with bench.database.snapshot() as connection:
+        assert GONE not in str(connection.execute(select(JOURNAL)).all())
