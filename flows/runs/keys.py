@@ -89,8 +89,8 @@ attributions = _prefix("attributions")
 given_up = _prefix("given-up")  # the chain of decisions that cards need no link
 kept_links = _prefix("kept-links")  # the chain of decisions that links stay as they are
 erasures = _prefix("erasures")  # the chain of erasures of cardholders, and its key
-deliveries = _prefix("deliveries")  # the chain of deliveries of links, and a folder for each
-# the chain of what the issuer was told of its extracts, and a folder for each
+deliveries = _prefix("deliveries")  # a folder for each delivery of links
+# a folder for each time that the issuer was told of an extract
 acknowledgements = _prefix("acknowledgements")
 # what was read of extracts that have no plan, so that they are read once
 identified = _prefix("identified")
@@ -108,7 +108,7 @@ probes = _prefix("probe")  # what the race probe writes
 approvals = _prefix("approvals")  # requests that need a second person, a chain for each
 settings = _prefix("settings")  # the chain of the settings that were in force, one after another
 trail = _prefix("audit")  # the audit trail: one chain that names every record before it is written
-# derived: what a proof of the trail found whole, and which rows the issuer was told of
+# derived: what a proof of the trail found whole
 book = _prefix("book")
 analysis = _prefix("analysis")  # derived: the analysts' export
 # what a purge or an erasure deletes or writes over is below these: in a bucket that keeps versions,
