@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from flows.simulator.demo import ISSUER
+from flows.extensions.simulator.demo import ISSUER
 from tests.leftovers import ended
 from tests.ops.stage import Stage, on_stage, wait_for
 from tests.servers import client, moto
@@ -56,7 +56,7 @@ class Drop(NamedTuple):
         """Run the process of arrivals."""
         with (self.stage.folder / "arrivals.log").open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "flows.arrivals"],
+                [sys.executable, "-m", "flows.extensions.arrivals"],
                 env=self.stage.settings,
                 stdout=log,
                 stderr=log,

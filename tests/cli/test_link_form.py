@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from flows.extensions.simulator.link_styles import STYLES
 from flows.runs.decisions import FORM, decisions
 from flows.runs.journal import entries
-from flows.simulator.link_styles import STYLES
 from schemas.records import FormDecision
 from tests.builders import quick
 from tests.cli.test_mend import bank as bank  # the fixture

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from flows.cli.main import main
 from flows.database.connection import Database
-from flows.simulator.portal_key import PortalKey
+from flows.extensions.simulator.portal_key import PortalKey
 from flows.wiring import open_store
 from schemas.expressions import PUBLISHED
 from tests import keys
