@@ -92,19 +92,21 @@ def is_believed(mark: Mark, store: Store, issuer: str) -> bool:
 
 
 class Journaled(NamedTuple):
-    """The number of an issuer's last journal entry, and the runs named after a mark was made."""
+    """The number of an issuer's last journal entry, and when it named runs since a mark."""
 
     number: int
-    runs: frozenset[str]
+    runs: Mapping[str, datetime]
 
 
 def journaled_since(connection: Connection, issuer: str, mark: Mark) -> Journaled:
     """Return what the journal has named since a mark was made."""
-    number, run = database.JOURNAL.c.number, database.JOURNAL.c.run
-    query = select(number, run).where(database.JOURNAL.c.issuer == issuer, number > mark.journal)
-    rows = connection.execute(query).all()
-    last = max((row.number for row in rows), default=mark.journal)
-    return Journaled(last, frozenset(row.run for row in rows if row.run))
+    entry = database.JOURNAL.c
+    query = select(entry.number, entry.run, entry.at).where(
+        entry.issuer == issuer, entry.number > mark.journal
+    )
+    rows = connection.execute(query.order_by(entry.number)).all()
+    last = rows[-1].number if rows else mark.journal
+    return Journaled(last, {row.run: row.at for row in rows if row.run})
 
 
 def news_since(
@@ -119,10 +121,14 @@ def news_since(
     named = dict(mark.recent)
     for entry in entries:
         named |= dict.fromkeys(_runs_in(entry.objects), entry.at)
+    for run, time in journaled.runs.items():
+        named[run] = max(time, named.get(run, time))
+    moments = [entry.at for entry in entries[-1:]]
+    newest = max([*moments, *journaled.runs.values()], default=None)
     recent = named
-    if entries:
-        recent = {run: time for run, time in named.items() if time >= entries[-1].at - LATER}
-    runs = named.keys() | set(pending) | journaled.runs | _written_in_memory(store)
+    if newest is not None:
+        recent = {run: time for run, time in named.items() if time >= newest - LATER}
+    runs = named.keys() | set(pending) | _written_in_memory(store)
     seal = entries[-1].seal if entries else mark.seal
     trail = mark.trail + len(entries)
     return News(registered, trail, seal, recent, frozenset(runs), journaled.number)

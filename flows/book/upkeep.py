@@ -4,10 +4,10 @@ It is derived: who reads it first adds what came since, and a database that is l
 alone. Nothing else is decided by it.
 
 **What may have changed** since it was written: the runs that were registered since; those that the
-audit trail names since, as it does before anything of a run is changed; those that it named in the
-day before, since their change may have come later; and those registered and not committed yet. Of
-each of these the objects are listed, and where they are others than those that its attempts were
-read from, they are read again. Without an audit trail every run is looked at.
+audit trail or the journal names since; those that they named in the day before, since their change
+may have come later; and those registered and not committed yet. Of each of these the objects are
+listed, and where they are others than those that its attempts were read from, they are read again.
+Without an audit trail every run is looked at.
 
 **Who writes**: the store is read first, then what is new is written in one transaction, unless
 somebody else has written meanwhile; then it is worked out again. In a dry run the transaction is
@@ -71,7 +71,7 @@ from schemas.records import Abandoned
 
 TOGETHER = 16  # runs whose figures are judged together
 # what of a run its attempts are read from, apart from its ledger
-_SOURCES = ("manifest.json", "report/rows/", "events/", "closed/", "single/")
+_SOURCES = ("manifest.json", "report/rows/", "events/", "single/")
 
 
 class Update(NamedTuple):

@@ -17,7 +17,7 @@ FOLDER = 1000  # entries in a folder, so that finding the last one takes two sho
 OLD = timedelta(minutes=15)  # no write takes as long: who named it before that has gone
 RECORDS = re.compile(
     r"[^/]+/("
-    r"runs/[^/]+/(plan\.json|manifest\.json|(events|closed|reseals|rewritten)/.+)"
+    r"runs/[^/]+/(plan\.json|manifest\.json|(events|reseals|rewritten)/.+)"
     r"|(commits|given-up|kept-links|settings)/\d{6}\.json"
     r"|(attributions|backfills|purged|approvals|erasures)/.+"
     r")"
