@@ -32,7 +32,7 @@ from flows.runs.told import TOLD_ROWS
 from flows.runs.transactions import kept_reports
 from schemas.ledger import SUBMITTED
 from schemas.manifest import LedgerPart
-from schemas.records import Acknowledgement, Approval, GivingUp, LinkKept
+from schemas.records import Acknowledgement, Approval, GivingUp, KeptLink, LinkKept, NamedCard
 
 _IDENTITY = ["row", "cuid", "name_check", "address_check"]
 Facts = Mapping[str, Any]
