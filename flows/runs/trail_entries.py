@@ -18,7 +18,7 @@ OLD = timedelta(minutes=15)  # no write takes as long: who named it before that 
 RECORDS = re.compile(
     r"[^/]+/("
     r"runs/[^/]+/(plan\.json|manifest\.json|(events|reseals|rewritten)/.+)"
-    r"|(commits|acknowledgements|settings)/\d{6}\.json"
+    r"|(commits|acknowledgements)/\d{6}\.json"
     r"|deliveries/([a-z][a-z0-9-]*/)?\d{6}(|/confirmed|/taken|/emitted)\.json"
     r"|acknowledgements/confirmed/\d{6}\.json"
     r"|(backfills|purged|approvals|erasures)/.+"
