@@ -87,15 +87,13 @@ class Approval(Record):
 
 
 class SettingsInForce(Record):
-    """One record of the chain `settings/`: these settings are an issuer's from now on.
+    """These settings are an issuer's from now on.
 
-    `settings` are those of `schemas.governed`, by name, and `sha256` is of them; `before` is the
-    digest of the record before, "" in the first. Found by the first command, changed in the TOML
-    and met by a command, or agreed to.
+    `settings` are those of `schemas.governed`, by name, and `sha256` is of them. Found by the first
+    command, changed in the TOML and met by a command, or agreed to.
     """
 
     what: Literal["found", "changed", "agreed"]
-    before: str
     sha256: str
     settings: dict[str, Any]
 
@@ -116,8 +114,7 @@ class Closing(Record):
 
 
 class Attribution(Record):
-    """One record of a result file's chain: a row was attributed to a sent row, or no longer, or the
-    file reread.
+    """A row of a result file was attributed to a sent row, or no longer, or the file reread.
 
     It holds only for a file of exactly these bytes. `position` is its data row; `run` and `row` are
     the row sent.
@@ -149,7 +146,10 @@ class NamedCard(NamedTuple):
 
 
 class GivingUp(Record):
-    """One record of the chain `given-up/`: these cards need no link, or that was taken back."""
+    """These cards need no link, or that was taken back.
+
+    As it is stored, `holder` is our name for the person (`flows/runs/persons.py`).
+    """
 
     what: Literal["given up", "taken up"]
     cards: tuple[NamedCard, ...]
@@ -167,7 +167,7 @@ class KeptLink(NamedTuple):
 
 
 class LinkKept(Record):
-    """One record of the chain `kept-links/`: these links stay as they are, or are asked about."""
+    """These links stay as they are, or are asked about; `holder` as in `GivingUp`."""
 
     what: Literal["kept", "asked again"]
     links: tuple[KeptLink, ...]

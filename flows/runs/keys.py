@@ -29,7 +29,7 @@ DROPPED = re.compile(
     r"|[^/]+/(deliveries|acknowledgements)/[^/]+/received$"
 )
 LASTING = re.compile(
-    r"[^/]+/(commits/|settings/|erasures/|audit/|probe/passed-|runs/[^/]+/(manifest\.json$|events/))"
+    r"[^/]+/(commits/|erasures/|audit/|probe/passed-|runs/[^/]+/(manifest\.json$|events/))"
 )
 # as all of ours are, so that most keys are judged by one pattern
 _USUAL_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)*")
@@ -84,10 +84,6 @@ transactions = _prefix("transactions")  # the partner's transaction reports are 
 ingested = _prefix("ingested")  # ingest markers: which result files were ingested
 runs = _prefix("runs")  # a folder for each run
 commits = _prefix("commits")  # the chain in which an issuer's runs are registered, in one order
-# operators' decisions about result files, a chain for each file
-attributions = _prefix("attributions")
-given_up = _prefix("given-up")  # the chain of decisions that cards need no link
-kept_links = _prefix("kept-links")  # the chain of decisions that links stay as they are
 erasures = _prefix("erasures")  # the chain of erasures of cardholders, and its key
 deliveries = _prefix("deliveries")  # a folder for each delivery of links
 # a folder for each time that the issuer was told of an extract
@@ -106,7 +102,6 @@ ALL_ISSUERS = "programme/"
 metrics = _prefix("metrics")  # derived: the metrics of an issuer, and the beat of arrivals
 probes = _prefix("probe")  # what the race probe writes
 approvals = _prefix("approvals")  # requests that need a second person, a chain for each
-settings = _prefix("settings")  # the chain of the settings that were in force, one after another
 trail = _prefix("audit")  # the audit trail: one chain that names every record before it is written
 # derived: what a proof of the trail found whole
 book = _prefix("book")

@@ -18,8 +18,8 @@ OLD = timedelta(minutes=15)  # no write takes as long: who named it before that 
 RECORDS = re.compile(
     r"[^/]+/("
     r"runs/[^/]+/(plan\.json|manifest\.json|(events|reseals|rewritten)/.+)"
-    r"|(commits|given-up|kept-links|settings)/\d{6}\.json"
-    r"|(attributions|backfills|purged|approvals|erasures)/.+"
+    r"|commits/\d{6}\.json"
+    r"|(backfills|purged|approvals|erasures)/.+"
     r")"
 )
 # what decides who gets which link and is no record
