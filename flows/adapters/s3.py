@@ -88,7 +88,7 @@ def connect(
 
 
 class S3Store:
-    """Objects below `prefix` of a bucket: Store, Cleaner, Presigner, Screened, Marked.
+    """Objects below `prefix` of a bucket: Store, Cleaner, Presigner, Screened.
 
     Thread-safe, as boto3's clients are.
     """
@@ -186,10 +186,6 @@ class S3Store:
         if tags[tag] != clean:
             verdict = redact(tags[tag])[:40]
             raise store.VerdictRefusedError(key=key, tag=tag, found=verdict, clean=clean)
-
-    def mark(self, entry: Entry) -> str:
-        """Return ETag, size and time of a write, to the second: more an opened object has not."""
-        return f"{entry.version} {entry.size} {entry.modified:%Y-%m-%dT%H:%M:%S}"
 
     def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
         """List objects whose key begins with `prefix`, in key order.

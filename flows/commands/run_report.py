@@ -56,7 +56,6 @@ def report(
     issuer_context = context.context_of(run)
     stored = stored_run.StoredRun.by_id(issuer_context.adapters, run)
     built = rebuild.rebuild(issuer_context, stored)
-    upkeep.judge_again(issuer_context.adapters, issuer_context.issuer.issuer, [run])
     shown = report_of(issuer_context, built.summary)
     return shown if to is None else _brought(issuer_context, run, to, shown)
 

@@ -34,7 +34,7 @@ class Adapters(NamedTuple):
     probe: Callable[[Store, str], None]
     database: Transactions
     connections: int = 16  # requests at a time
-    prover: Prover = NOT_PROVED  # of entries of the audit trail
+    prover: Prover = NOT_PROVED  # of entries of the journal
 
     def signed(self, reason: str) -> dict[str, Any]:
         """Return when, by whom and why, as a `Record` has it, card numbers masked.
