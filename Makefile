@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: versions bench pace bench-growth bench-following bench-issuers hundred quarter year twenty leaks torture mutants image sbom scan demo shell wheel ui test claims test-all check lock setup clean screenshots screenshots-ui
+.PHONY: versions bench pace bench-growth bench-following bench-issuers hundred quarter year twenty leaks torture mutants extensions image sbom scan demo shell wheel ui test claims test-all check lock setup clean screenshots screenshots-ui
 
 demo: .venv/run-ready
 	@$(BIN)/cardlink demo
@@ -48,7 +48,7 @@ check: .venv/test-ready
 
 # A local Prefect server with its UI, the sample issuer deployed on it, and a worker; Ctrl-C ends it.
 ui: .venv/run-ready
-	@$(BIN)/python -m flows.simulator.ui
+	@$(BIN)/python -m flows.extensions.simulator.ui
 
 # The figures of speed and memory, side by side with real tools: make bench N=1000000 BENCH='--only contest'
 N ?= 1000000
@@ -105,6 +105,10 @@ mutants: .venv/release-ready
 # make year LIFE='--nights 30 --rows 100'
 year twenty quarter hundred: .venv/test-ready
 	@POLARS_MAX_THREADS=1 $(BIN)/python -m tests.lives $@ $(LIFE)
+
+# Each folder of flows/extensions deleted, and all of them: what stays takes an extract to its balance.
+extensions: .venv/test-ready
+	@$(BIN)/pytest tests/extensions
 
 # The image built without a daemon and without pulling, run by podman as compose.yaml says, and a run taken through it
 # from drop to links; root, with buildah, podman, runc, debootstrap, iptables, netavark and aardvark-dns. Some minutes.

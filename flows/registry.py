@@ -17,7 +17,6 @@ from flows.commands import (
     changelog,
     check,
     delivery,
-    init,
     link_forms,
     outbox,
     overview,
@@ -39,6 +38,7 @@ from flows.commands import (
 from flows.commands.entry import entries_of
 from flows.commands.form import Choice, Form
 from flows.commands.signature import Parameter
+from flows.extensions import modules_named
 from flows.partner_api import commands as partner
 from flows.partner_api import link_command, probe, record_command
 from flows.steps import (
@@ -52,7 +52,6 @@ from flows.steps import (
 )
 
 ENTRIES = entries_of(
-    init,
     settings,
     check,
     agree,
@@ -84,6 +83,7 @@ ENTRIES = entries_of(
     record_command,
     partner,
     probe,
+    *modules_named("COMMANDS"),
 )
 FORMED = [(entry, entry.form) for entry in ENTRIES if isinstance(entry.form, Form)]
 

@@ -123,8 +123,9 @@ DECISION = Table(
     METADATA,
     _issuer(),
     _column("number", Integer(), "its number among the issuer's decisions, from 1"),
-    _column("kind", TEXT, "what is decided about: dismissed, given-up, kept-link, closed, …"),
+    _column("kind", TEXT, "what is decided about: an extract, cards, a break, …"),
     _column("subject", TEXT, "the run, the file or the like; empty where the kind has one only"),
+    _column("stands", TEXT, "what of the subject it decides, once at a time", null=True),
     _column("at", Moment(), "when it was decided"),
     _column("by", TEXT, "who decided it"),
     _column("reason", TEXT, "why, in that person's words"),
@@ -133,7 +134,8 @@ DECISION = Table(
     ForeignKeyConstraint(["issuer"], ["issuer.issuer"]),
     CheckConstraint("number >= 1", name="number"),
     Index(None, "issuer", "kind", "subject", "number"),
-    comment="What a person decided; taken back by a later decision, never changed.",
+    Index("ix_decision_stands", "issuer", "kind", "subject", "stands", unique=True),
+    comment="What a person decided: as it was, but for `stands`, which a later decision empties.",
 )
 
 WATERMARK = Table(

@@ -109,9 +109,7 @@ class Attribution(Record):
 
 
 class Dismissal(Record):
-    """One record of the chain of an extract's content: it shall not be sent, or that was taken
-    back.
-    """
+    """An extract shall not be sent, or on a day none comes; or that was taken back."""
 
     what: Literal["dismissed", "taken back"]
     key: str
@@ -151,8 +149,7 @@ class LinkKept(Record):
 
 
 class FormDecision(Record):
-    """One record of the chain `link-forms/`: the links of the partner have this form, or that was
-    taken back.
+    """The links of the partner have this form, or that was taken back.
 
     `links`: how many that were received until then have it.
     """

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from flows.adapters.gpg import Keyring
-from flows.simulator.portal_key import BUILDING, Algorithm, PortalKey, make_portal_key
+from flows.extensions.simulator.portal_key import BUILDING, Algorithm, PortalKey, make_portal_key
 
 NAME = "Portal <portal@example.com>"
 LONG_AGO = "20200101T000000"

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from flows.extensions.simulator.answer import Answered, Habits, answer_store
+from flows.extensions.simulator.portal import Portal
 from flows.runs.sealing import Opener, Sealer
-from flows.simulator.answer import Answered, Habits, answer_store
-from flows.simulator.portal import Portal
 from tests.memory import MemoryOpener, MemorySealer, MemoryStore
 from tests.night import NOON, Bench, issuer
 

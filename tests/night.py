@@ -23,6 +23,10 @@ from flows.adapters.gpg_opener import GpgOpener
 from flows.adapters.gpg_sealer import GpgSealer
 from flows.adapters.local import LocalStore
 from flows.database.connection import Database
+from flows.extensions.simulator.answer import Answered, Habits, answer_store
+from flows.extensions.simulator.extract import write_sample
+from flows.extensions.simulator.portal import Portal
+from flows.extensions.simulator.portal_key import PortalKey
 from flows.partner_api.run_funnel import run_funnel
 from flows.reports.ingestion import Ingested, ingest
 from flows.runs.adapters import Adapters
@@ -36,10 +40,6 @@ from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.trail_proof import NOT_PROVED, Prover
-from flows.simulator.answer import Answered, Habits, answer_store
-from flows.simulator.extract import write_sample
-from flows.simulator.portal import Portal
-from flows.simulator.portal_key import PortalKey
 from flows.submissions.submit import Request, Submitted, submit
 from schemas.issuer import Issuer
 from schemas.manifest import Manifest

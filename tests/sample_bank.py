@@ -15,10 +15,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from flows.simulator.chance import token
-from flows.simulator.error_shapes import SHAPES
-from flows.simulator.people import PLACES
-from flows.simulator.validation import fault
+from flows.extensions.simulator.chance import token
+from flows.extensions.simulator.error_shapes import SHAPES
+from flows.extensions.simulator.people import PLACES
+from flows.extensions.simulator.validation import fault
 from schemas import ledger, portal
 from schemas.portal import (
     ADDRESS1,

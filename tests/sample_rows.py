@@ -9,8 +9,8 @@ from itertools import chain, zip_longest
 from types import MappingProxyType
 from typing import NamedTuple
 
-from flows.simulator.people import PLACES
-from flows.simulator.validation import REQUIRED
+from flows.extensions.simulator.people import PLACES
+from flows.extensions.simulator.validation import REQUIRED
 from schemas import ledger, portal, rules
 from schemas.expressions import PUBLISHED
 from schemas.issuer import RuleSettings

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
+from flows.extensions.simulator.service.app import create_app
+from flows.extensions.simulator.service.books import Client, Habits, ServiceState
+from flows.extensions.simulator.service.serving import address, listen, serving
 from flows.runs.sealing import Opener
-from flows.simulator.service.app import create_app
-from flows.simulator.service.books import Client, Habits, ServiceState
-from flows.simulator.service.serving import address, listen, serving
 from schemas.partner_api.service import ServiceSettings
 from tests.simulator.uploads import PaperOpener
 

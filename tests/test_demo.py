@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from flows.simulator.demo import NotADemoError, make_room
+from flows.extensions.simulator.demo import NotADemoError, make_room
 from schemas.portal import columns
 from tests.transcript import run_demo, transcript
 

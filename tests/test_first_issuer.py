@@ -22,7 +22,7 @@ import pytest
 from click.testing import CliRunner
 
 from flows.cli.main import main
-from flows.simulator.ui import environment, server
+from flows.extensions.simulator.ui import environment, server
 from tests.leftovers import ended
 from tests.servers import free_port
 

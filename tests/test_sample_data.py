@@ -13,6 +13,9 @@ import polars as pl
 import pytest
 
 from flows.adapters.gpg_opener import GpgOpener
+from flows.extensions.simulator.portal import Portal
+from flows.extensions.simulator.portal_key import PortalKey
+from flows.extensions.simulator.validation import luhn_holds
 from flows.extracts import grammar
 from flows.extracts.records.fields import NUMBER
 from flows.reports.ingestion import ingest
@@ -21,9 +24,6 @@ from flows.runs.context import IssuerContext
 from flows.runs.keys import keys_of, results
 from flows.runs.store import read
 from flows.runs.stored_run import StoredRun
-from flows.simulator.portal import Portal
-from flows.simulator.portal_key import PortalKey
-from flows.simulator.validation import luhn_holds
 from flows.submissions.submit import Request, submit
 from flows.wiring import wire
 from schemas import ledger, portal

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from flows.adapters.gpg_opener import GpgOpener
+from flows.extensions.simulator.answer import Answered, Habits, answer_store
+from flows.extensions.simulator.error_shapes import SHAPES
+from flows.extensions.simulator.extract import write_sample
+from flows.extensions.simulator.portal import Booked, Portal
 from flows.reports.across import reconcile_runs
 from flows.reports.ingestion import Ingested
-from flows.simulator.answer import Answered, Habits, answer_store
-from flows.simulator.error_shapes import SHAPES
-from flows.simulator.extract import write_sample
-from flows.simulator.portal import Booked, Portal
 from tests import keys
 from tests.night import Bench, local_bench
 

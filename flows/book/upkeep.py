@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
 import polars as pl
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, func, select
 
 from flows.book.attempts import (
     ATTEMPT,
@@ -166,6 +166,9 @@ class BookOfRuns:
         for turn, attempts in update.attempts.items():
             delete_rows(connection, database.ATTEMPT, issuer, turn=turn)
             insert_rows(connection, database.ATTEMPT, issuer, attempts.with_row_index("place"))
+        for run, row in update.runs.items():
+            if row.is_unjudged:  # somebody may have been erased since
+                delete_rows(connection, database.LEDGER_ROW, issuer, run=run)
         for run, rows in update.rows_of.items():
             delete_rows(connection, database.LEDGER_ROW, issuer, run=run)
             insert_rows(connection, database.LEDGER_ROW, issuer, rows)

@@ -68,7 +68,11 @@ class Commands(CommandGroup):
         """Write the commands section by section, those of every day first."""
         width = max(map(len, self.commands))
         for title, names in SECTIONS.items():
-            lines = [(name.ljust(width), self._summary_of(name)) for name in names]
+            lines = [
+                (name.ljust(width), self._summary_of(name))
+                for name in names
+                if name in self.commands
+            ]
             with formatter.section(title):
                 formatter.write_dl(lines)
 

@@ -24,8 +24,6 @@ from flows.commands import on_first_use
 from flows.commands.context import Context, Terminal
 from flows.commands.entry import Entry, entries_of
 from flows.registry import ENTRIES
-from flows.simulator import commands as practice
-from flows.simulator import demo, practice_people
 from flows.steps import PROGRAM
 from flows.wiring import begin_process
 
@@ -123,5 +121,5 @@ def _exit_unprinted(entry: Entry[...], reason: str) -> None:
     sys.exit(stopping.EXIT_CODE)
 
 
-COMMANDS = [*ENTRIES, *entries_of(practice, practice_people, demo, install, completion)]
+COMMANDS = [*ENTRIES, *entries_of(install, completion)]
 add(main, COMMANDS)

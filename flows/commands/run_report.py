@@ -17,7 +17,6 @@ from flows.commands.results import report_of
 from flows.steps import WHY, Sentence, Step, counted
 
 with on_first_use():
-    from flows.book import upkeep
     from flows.operations import history as run_history
     from flows.reports import page, rebuild
     from flows.resend import template as templates

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Table, func, select
 
-from flows.runs.audited_store import WRITTEN
+from flows.runs.audited_store import FAILED, WRITTEN
 from flows.runs.identity import canonical, digest
 from flows.runs.journal import content_of, plain
 from flows.runs.trail_proof import Prover
@@ -183,7 +183,8 @@ class NamedObjects:
     def __init__(self, entries: Iterable[StoredEntry]) -> None:
         self._mentions = dict[str, list[_Mention]]()
         for entry in entries:
-            for key, sha256 in entry.facts.get("objects", {}).items():
+            objects = entry.facts.get("objects", {}) if entry.what != FAILED else {}
+            for key, sha256 in objects.items():
                 self._add(self._mentions.setdefault(key, []), entry, sha256)
 
     def _add(self, mentions: list[_Mention], entry: StoredEntry, sha256: str) -> None:
@@ -195,6 +196,7 @@ class NamedObjects:
             if mention.written is None and mention.sha256 == sha256:
                 mentions[place] = mention._replace(written=entry.number)
                 return
+        mentions.append(_Mention(entry, sha256, entry.number))
 
     def __iter__(self) -> Iterator[str]:
         """Yield the keys of all of them."""

@@ -7,8 +7,9 @@ from zipfile import ZIP_DEFLATED, ZipFile
 from flows.operations.audit_journal import StoredEntry, stored_entries
 from flows.runs.chains import records
 from flows.runs.context import IssuerContext
+from flows.runs.decisions import decision_rows
 from flows.runs.identity import canonical, digest
-from flows.runs.keys import approvals, dismissed, extracts, purged
+from flows.runs.keys import approvals, extracts, purged
 from flows.runs.store import Store, read
 from flows.runs.stored_run import StoredRun
 from flows.runs.threads import concurrently
@@ -21,9 +22,9 @@ REPORTS = ("summary.json", "chunks.csv")  # those without cardholders and links
 def evidence(context: IssuerContext, run: str) -> dict[str, bytes]:
     """Return the files that prove what happened to a run, by name; UnknownRunError.
 
-    They are its records, requests and reports, and the journal: its entries about the run whole, of
-    the others number and digest. Nothing in the files names a cardholder, a card or a link; chunks,
-    ledger, lists and links are there by digest only.
+    They are its records, decisions, requests and reports, and the journal: its entries about the
+    run whole, of the others number and digest. Nothing in the files names a cardholder, a card or a
+    link; chunks, ledger, lists and links are there by digest only.
     """
     store = context.adapters.store
     issuer = context.issuer.issuer
@@ -31,6 +32,9 @@ def evidence(context: IssuerContext, run: str) -> dict[str, bytes]:
     keys = [*_record_keys(context, stored_run), *_report_keys(stored_run)]
     files = {key.removeprefix(f"{issuer}/"): read(store, key) for key in keys}
     files["objects.sha256"] = _object_digests(stored_run)
+    subjects = (run, stored_run.planned().source.sha256)
+    decided = decision_rows(context.adapters, issuer, subjects)
+    files["decisions.jsonl"] = b"".join(canonical(row) + b"\n" for row in decided)
     with context.adapters.database.snapshot() as connection:
         entries = stored_entries(connection, issuer)
     files["journal.jsonl"] = b"".join(_line(entry, run) for entry in entries)
@@ -56,7 +60,7 @@ def bundle(files: Mapping[str, bytes]) -> bytes:
 
 
 def _record_keys(context: IssuerContext, run: StoredRun) -> list[str]:
-    """Return the keys of a run's records, and of what was decided about its extract."""
+    """Return the keys of a run's records, and of requests about it and its extract."""
     store = context.adapters.store
     issuer = context.issuer.issuer
     source = run.planned().source
@@ -64,7 +68,6 @@ def _record_keys(context: IssuerContext, run: StoredRun) -> list[str]:
     prefixes = (
         run.keys.base,
         f"{purged(issuer)}{run.id}/",
-        f"{dismissed(issuer)}{source.sha256}/",
         *_request_prefixes(store, issuer, subjects),
     )
     return [key for key in record_keys(store, issuer) if key.startswith(prefixes)]

@@ -60,7 +60,7 @@ def _late_extract_causes(
         name = _name(extract)
         yield Cause("extract-waiting", name, f"{name} is not taken yet: {extract.waits}")
     is_missing = not has_complete and not any(extract in due_now for extract in late)
-    if is_missing and not is_dismissed(context.adapters.store, context.issuer.issuer, day):
+    if is_missing and not is_dismissed(context.adapters, context.issuer.issuer, day):
         text = f"No extract for {day} by {hour:%H:%M} ({time_zone})"
         yield Cause("extract-missing", day.isoformat(), text)
 

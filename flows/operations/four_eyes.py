@@ -25,7 +25,7 @@ from flows.operations.settings_in_force import in_words, settings_of, values_of
 from flows.operations.shown_facts import as_shown, departures
 from flows.operations.stored_requests import open_requests
 from flows.redaction import redact, redacted
-from flows.runs.audited_store import UNDER_WAY, WRITTEN, named_since
+from flows.runs.audited_store import UNDER_WAY, WRITING, WRITTEN, named_since
 from flows.runs.chains import add_next, records
 from flows.runs.context import IssuerContext
 from flows.runs.identity import canonical, digest
@@ -272,7 +272,7 @@ def _under_way(context: IssuerContext, stored: _Request) -> Iterator[str]:
     since = adapters.now() - UNDER_WAY
     next_record = link(stored.place, len(stored.history) + 1)
     acts = [named.what for named in named_since(adapters, next_record, since)]
-    if acts and WRITTEN not in acts:
+    if acts and acts[-1] == WRITING:
         yield "somebody is carrying it out, or was killed doing so in the last quarter of an hour"
 
 
@@ -289,7 +289,8 @@ def _tampered(
     store = context.adapters.store
     named = dict[str, set[str]]()
     for entry in named_since(context.adapters, stored.place, stored.first.at - UNDER_WAY):
-        named.setdefault(entry.key, set()).add(entry.sha256)
+        if entry.what == WRITTEN:
+            named.setdefault(entry.key, set()).add(entry.sha256)
     keys = [link(stored.place, each) for each in range(1, len(stored.history) + 1)]
     for key in sorted({*keys, *named}):
         content = read_if_stored(store, key)

@@ -127,7 +127,7 @@ def _dismissals(run: StoredRun) -> Iterator[HistoryEvent]:
     """Yield that the run's extract was dismissed, and that it was taken back."""
     if run.plan is None:
         return
-    for dismissal in dismissals(run.store, run.issuer, run.plan.source.sha256):
+    for dismissal in dismissals(run.adapters, run.issuer, run.plan.source.sha256):
         facts = {"extract": dismissal.key, "reason": dismissal.reason}
         moment = dismissal.at.isoformat()
         yield HistoryEvent(moment, f"extract {dismissal.what}", dismissal.by, facts)

@@ -1,7 +1,7 @@
 """Confirm the form of the partner's links, or take that back.
 
-Each decision is a record, create-only, with who, when and why. The next ingest judges by it, also
-result files that wait.
+Each decision stands with who, when and why. The next ingest judges by it, also result files that
+wait.
 """
 
 from collections.abc import Sequence
@@ -12,10 +12,10 @@ from flows.errors import OperatorError
 from flows.redaction import redact
 from flows.reports.link_forms import count_links, departing_links, received_links
 from flows.results.confirmed_forms import confirmed_forms
-from flows.runs.chains import add_record
 from flows.runs.context import IssuerContext
+from flows.runs.decisions import FORM, decide, take_back
 from flows.runs.errors import NotFoundError
-from flows.runs.keys import link_forms
+from flows.runs.journal import Act, enter
 from flows.runs.stored_runs import StoredRuns
 from flows.steps import ISSUER, Sentence, Step
 from schemas.link_form import ALPHABETS, Constant, LinkForm
@@ -46,13 +46,6 @@ def decide_form(
     issuer = context.issuer.issuer
     signed = adapters.signed(reason)
     form = _checked(text, context.issuer.portal.allowed_hosts)
-    standing = confirmed_forms(adapters.store, issuer).get(form)
-    if undo and standing is None:
-        raise NotFoundError(
-            place=issuer, what="confirmed form that is the same", command=Step("check", issuer)
-        )
-    if standing is not None and not undo:
-        return standing
     departing = pl.Series("url", departing_links(context), pl.String)
     links = pl.concat([received_links(StoredRuns(adapters, issuer)), departing])
     record = FormDecision(
@@ -61,8 +54,24 @@ def decide_form(
         form=str(form),
         links=count_links(links, form),
     )
-    add_record(adapters.store, link_forms(issuer), record)
-    return record
+
+    def work(act: Act) -> FormDecision:
+        standing = confirmed_forms(adapters.within(act.connection), issuer).get(form)
+        if standing is None:
+            if undo:
+                raise NotFoundError(
+                    place=issuer,
+                    what="confirmed form that is the same",
+                    command=Step("check", issuer),
+                )
+            decide(act, FORM, "", record, stands=record.form)
+        elif undo:
+            take_back(act, FORM, "", record, stands=record.form)
+        else:
+            return standing
+        return record
+
+    return enter(adapters, issuer, f"link form {record.what}", work, reason=record.reason)
 
 
 def _checked(text: str, hosts: Sequence[str]) -> LinkForm:

@@ -11,13 +11,13 @@ from flows.book.stored_book import known_runs
 from flows.errors import OperatorError
 from flows.reports.missed_days import missed_days
 from flows.runs.adapters import Adapters
-from flows.runs.chains import add_record, records
 from flows.runs.claim import ClaimHolder, end, holder_of
 from flows.runs.context import IssuerContext
-from flows.runs.dismissed_days import chain_of_day, day_named, is_dismissed
+from flows.runs.decisions import DAY, EXTRACT, decide, decisions, take_back
+from flows.runs.dismissed_days import day_named
 from flows.runs.errors import NotFoundError
 from flows.runs.events import record_event
-from flows.runs.keys import dismissed
+from flows.runs.journal import Act, enter
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.steps import WHY, Sentence, Slot, Step
@@ -105,52 +105,63 @@ def dismiss(context: IssuerContext, extract: str, reason: str, *, undo: bool = F
     signed = adapters.signed(reason)
     entry = find_extract(context, extract)
     sha256 = identify(adapters.store, entry).sha256
-    standing = dismissal(context, entry.key, dismissals(adapters.store, issuer, sha256))
-    if undo and standing is None:
-        raise NotFoundError(
-            place=entry.key,
-            what="dismissal to take back",
-            command=Step("worklist", issuer, all=True),
-        )
     committed_run = _committed_run(context, entry.key, sha256)
-    if committed_run and not undo:
-        raise CommittedError(run=committed_run)
-    if standing is not None and not undo:
-        return standing
     record = Dismissal(
         **signed, what="taken back" if undo else "dismissed", key=entry.key, size=entry.size
     )
-    add_record(adapters.store, f"{dismissed(issuer)}{sha256}/", record)
+
+    def work(act: Act) -> Dismissal:
+        decided = dismissals(adapters.within(act.connection), issuer, sha256)
+        standing = dismissal(context, entry.key, decided)
+        if undo and standing is None:
+            raise NotFoundError(
+                place=entry.key,
+                what="dismissal to take back",
+                command=Step("worklist", issuer, all=True),
+            )
+        if committed_run and not undo:
+            raise CommittedError(run=committed_run)
+        return _dismissed(act, EXTRACT, sha256, record, standing)
+
+    return enter(adapters, issuer, f"extract {record.what}", work, reason=record.reason)
+
+
+def _dismissed(
+    act: Act, kind: str, subject: str, record: Dismissal, standing: Dismissal | None
+) -> Dismissal:
+    """Decide what a record says unless that stands; return the record that stands."""
+    if standing is None:
+        decide(act, kind, subject, record, stands=record.key)
+    elif record.what == "dismissed":
+        return standing
+    else:
+        take_back(act, kind, subject, record, stands=standing.key)
     return record
 
 
 def _dismiss_day(context: IssuerContext, day: date, reason: str, undo: bool) -> Dismissal:
     """Decide that no extract comes on a business day that has none, or take that back."""
-    store = context.adapters.store
+    adapters = context.adapters
     issuer = context.issuer.issuer
-    signed = context.adapters.signed(reason)
-    prefix = chain_of_day(issuer, day)
-    standing = is_dismissed(store, issuer, day)
-    if undo or not standing:
-        _refuse_other_day(context, day, standing, undo)
-        decision: Literal["dismissed", "taken back"] = "taken back" if undo else "dismissed"
-        add_record(store, prefix, Dismissal(**signed, what=decision, key=day.isoformat(), size=0))
-    return list(records(store, prefix, Dismissal))[-1]
+    decision: Literal["dismissed", "taken back"] = "taken back" if undo else "dismissed"
+    record = Dismissal(**adapters.signed(reason), what=decision, key=day.isoformat(), size=0)
+    runs = StoredRuns(adapters, issuer)
+    committed = known_runs(adapters, runs).committed
+    missed = missed_days(context.issuer, runs, committed, adapters.now())
 
+    def work(act: Act) -> Dismissal:
+        within = adapters.within(act.connection)
+        decided = decisions(within, issuer, DAY, Dismissal, record.key, standing=True)
+        if not decided and (undo or day not in missed):
+            lacking = f"business day {day} without an extract"
+            if undo:
+                lacking = f"dismissal of {day} to take back"
+            command = Step("worklist", issuer, all=True)
+            raise NotFoundError(place=issuer, what=lacking, command=command)
+        standing = decided[0] if decided else None
+        return _dismissed(act, DAY, record.key, record, standing)
 
-def _refuse_other_day(context: IssuerContext, day: date, standing: bool, undo: bool) -> None:
-    """Raise NotFoundError where there is no day to dismiss, or no dismissal to take back."""
-    issuer = context.issuer.issuer
-    runs = StoredRuns(context.adapters, issuer)
-    committed = known_runs(context.adapters, runs).committed
-    missed = missed_days(context.issuer, runs, committed, context.adapters.now())
-    if standing if undo else day in missed:
-        return
-    lacking = (
-        f"dismissal of {day} to take back" if undo else f"business day {day} without an extract"
-    )
-    command = Step("worklist", issuer, all=True)
-    raise NotFoundError(place=issuer, what=lacking, command=command)
+    return enter(adapters, issuer, f"day {record.what}", work, reason=record.reason)
 
 
 def _committed_run(context: IssuerContext, key: str, sha256: str) -> str:

@@ -56,7 +56,7 @@ def link_forms(context: IssuerContext) -> LinkForms:
     """Return the forms of the links of runs that balance, and of those that depart."""
     issuer = context.issuer
     links = received_links(StoredRuns(context.adapters, issuer.issuer))
-    forms = confirmed_forms(context.adapters.store, issuer.issuer)
+    forms = confirmed_forms(context.adapters, issuer.issuer)
     confirmed = [
         ConfirmedForm(form, decision, count_links(links, form)) for form, decision in forms.items()
     ]
@@ -73,7 +73,7 @@ def forms_to_confirm(
     With `depart`, also those of links that depart, however few they are.
     """
     hosts = context.issuer.portal.allowed_hosts
-    confirmed = confirmed_forms(context.adapters.store, context.issuer.issuer)
+    confirmed = confirmed_forms(context.adapters, context.issuer.issuer)
     learned = _other_forms(received_links(runs), hosts, tuple(confirmed))
     departing = learn(departing_links(context), hosts) if depart else []
     return [*(known for known in learned if known.links >= ENOUGH), *departing]

@@ -25,7 +25,7 @@ def missed_days(
     days = {plan.as_of for plan in committed if plan.is_whole}
     if last_due is None or not days:
         return []
-    settled = days | _undecided_days(runs, committed) | dismissed_days(runs.store, runs.issuer)
+    settled = days | _undecided_days(runs, committed) | dismissed_days(runs.adapters, runs.issuer)
     last, _ = last_due
     first = max(min(days), local_day(now - MISSED, issuer.time_zone))
     span = (first + timedelta(days=back) for back in range((last - first).days + 1))

@@ -54,8 +54,8 @@ class RunReport(NamedTuple):
 def rebuild(context: IssuerContext, run: StoredRun, listed: StoredRuns | None = None) -> RunReport:
     """Reconcile a committed run, as it is stored now, with its outcomes and write its report.
 
-    Each file is written atomically; then a journal entry lets everybody read the run again. `listed`: the issuer's runs, where somebody has listed them.
-    Raises as `reportable`.
+    Each file is written atomically; then a journal entry lets everybody read the run again.
+    `listed`: the issuer's runs, where somebody has listed them. Raises as `reportable`.
     """
     run = reportable(run)
     recorded = run.records_to_report  # before they are read, so that none is missing unnoticed

@@ -1,35 +1,24 @@
-"""The forms that an issuer's links have, as persons confirmed them: a chain of records.
+"""The forms that an issuer's links have, as persons confirmed them.
 
 What a form means for a link is decided in `links`; forms are learned in `learned_forms`.
 """
 
 from flows.results.links import LinkRules
-from flows.runs.chains import records
+from flows.runs.adapters import Adapters
 from flows.runs.context import IssuerContext
-from flows.runs.keys import link_forms
-from flows.runs.store import ConflictError, Store
+from flows.runs.decisions import FORM, decisions
 from schemas.link_form import LinkForm
 from schemas.records import FormDecision
 
 
-def confirmed_forms(store: Store, issuer: str) -> dict[LinkForm, FormDecision]:
-    """Return the forms that are confirmed and not taken back, with the record of each.
-
-    Raises ConflictError.
-    """
-    prefix = link_forms(issuer)
-    confirmed = dict[LinkForm, FormDecision]()
-    for decision in records(store, prefix, FormDecision):
-        form = LinkForm.parse(decision.form)
-        if form is None:
-            raise ConflictError(key=prefix)
-        confirmed.pop(form, None)
-        if decision.what == "confirmed":
-            confirmed[form] = decision
-    return confirmed
+def confirmed_forms(adapters: Adapters, issuer: str) -> dict[LinkForm, FormDecision]:
+    """Return the forms that are confirmed and not taken back, with the record of each."""
+    standing = decisions(adapters, issuer, FORM, FormDecision, standing=True)
+    forms = [(LinkForm.parse(decision.form), decision) for decision in standing]
+    return {form: decision for form, decision in forms if form is not None}
 
 
 def link_rules(context: IssuerContext) -> LinkRules:
     """Return what the links of an issuer are judged by now."""
-    forms = confirmed_forms(context.adapters.store, context.issuer.issuer)
+    forms = confirmed_forms(context.adapters, context.issuer.issuer)
     return LinkRules(context.issuer.portal.allowed_hosts, tuple(forms))

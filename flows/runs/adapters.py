@@ -2,9 +2,12 @@
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
+
+from sqlalchemy import Connection
 
 from flows.database.connection import Transactions
+from flows.database.within import Within
 from flows.errors import OperatorError
 from flows.redaction import redact
 from flows.runs.store import Store
@@ -35,6 +38,10 @@ class Adapters(NamedTuple):
     database: Transactions
     connections: int = 16  # requests at a time
     prover: Prover = NOT_PROVED  # of entries of the journal
+
+    def within(self, connection: Connection) -> Self:
+        """Return the same for whoever reads within the transaction of a connection."""
+        return self._replace(database=Within(connection, self.database.place))
 
     def signed(self, reason: str) -> dict[str, Any]:
         """Return when, by whom and why, as a `Record` has it, card numbers masked.

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
+from flows.errors import CardlinkError
 from flows.runs.adapters import Adapters
 from flows.runs.identity import digest
 from flows.runs.journal import Act, enter, entries
@@ -21,6 +22,7 @@ from schemas.database import JOURNAL
 
 WRITING: Final = "writing"  # of an entry whose fact `objects` has digests by key
 WRITTEN: Final = "written"  # of the entry after that, with the same fact
+FAILED: Final = "not written"  # instead of that, where the store refused; it may be there after all
 # after that long, what is named and not there is not about to be written any more
 UNDER_WAY: Final = timedelta(minutes=15)
 _OF_RUN = re.compile(r"[^/]+/runs/([^/]+)/")
@@ -41,7 +43,11 @@ def audited(adapters: Adapters) -> Adapters:
             return False
         sha256 = digest(data)
         _name(adapters, WRITING, key, sha256)
-        is_created = below.create(key, data)
+        try:
+            is_created = below.create(key, data)
+        except CardlinkError:
+            _name(adapters, FAILED, key, "")
+            raise
         if is_created:
             _name(adapters, WRITTEN, key, sha256)
         return is_created
@@ -80,7 +86,7 @@ def _name(adapters: Adapters, what: str, key: str, sha256: str) -> None:
 
 
 class Named(NamedTuple):
-    """An object as an entry of the journal names it; `what`: WRITING or WRITTEN."""
+    """An object as an entry of the journal names it; `what`: WRITING, WRITTEN or FAILED."""
 
     what: str
     key: str
@@ -90,7 +96,7 @@ class Named(NamedTuple):
 def named_since(adapters: Adapters, prefix: str, since: datetime) -> list[Named]:
     """Return the objects whose keys begin so, as entries since then name them."""
     issuer = prefix.partition("/")[0]
-    is_of_store = JOURNAL.c.what.in_((WRITING, WRITTEN))
+    is_of_store = JOURNAL.c.what.in_((WRITING, WRITTEN, FAILED))
     return [
         Named(entry.what, key, sha256)
         for entry in entries(adapters, issuer, is_of_store, JOURNAL.c.at >= since)

@@ -1,20 +1,33 @@
-"""What people decided, kind by kind: records of `schemas/records.py` in the table `decision`."""
+"""What people decided, kind by kind: records of `schemas/records.py` in the table `decision`.
 
-from typing import Any, TypeVar
+What is decided is checked in the transaction in which it is written: there readers are given
+`adapters.within` the act, so that of two people who decide at once one sees what the other did.
+"""
 
-from sqlalchemy import func, select
+from collections import defaultdict
+from collections.abc import Collection
+from typing import Any, Final, TypeVar
+
+from sqlalchemy import ColumnElement, func, select
 
 from flows.runs.adapters import Adapters
 from flows.runs.journal import Act
 from schemas.database import DECISION
 from schemas.records import Record
 
+EXTRACT: Final = "extract"  # by the digest of its content
+DAY: Final = "day"
+FORM: Final = "link form"
+
 R = TypeVar("R", bound=Record)
 _OWN = ("at", "by", "reason")  # fields that are columns
 
 
-def decide(act: Act, kind: str, subject: str, record: Record) -> int:
-    """Add a decision about a subject within an act; return its number."""
+def decide(act: Act, kind: str, subject: str, record: Record, stands: str | None = None) -> int:
+    """Add a decision about a subject within an act; return its number.
+
+    `stands`: what of the subject is decided, which nothing else decides until that is taken back.
+    """
     last = select(func.max(DECISION.c.number)).where(DECISION.c.issuer == act.issuer)
     number = (act.connection.execute(last).scalar() or 0) + 1
     facts: dict[str, Any] = record.model_dump(mode="json", exclude=set(_OWN))
@@ -23,6 +36,7 @@ def decide(act: Act, kind: str, subject: str, record: Record) -> int:
         number=number,
         kind=kind,
         subject=subject,
+        stands=stands,
         at=record.at,
         by=record.by,
         reason=record.reason,
@@ -31,17 +45,72 @@ def decide(act: Act, kind: str, subject: str, record: Record) -> int:
     return number
 
 
+def take_back(act: Act, kind: str, subject: str, record: Record, stands: str) -> int:
+    """Add a decision that takes back what stands; return its number."""
+    standing = {"kind": kind, "subject": subject, "stands": stands}
+    act.update(DECISION, standing, stands=None)
+    return decide(act, kind, subject, record)
+
+
 def decisions(
-    adapters: Adapters, issuer: str, kind: str, record: type[R], subject: str | None = None
+    adapters: Adapters,
+    issuer: str,
+    kind: str,
+    record: type[R],
+    subject: str | None = None,
+    *,
+    standing: bool = False,
 ) -> list[R]:
-    """Return the decisions of a kind, the oldest first; `subject`: those about it alone."""
-    columns = (DECISION.c.at, DECISION.c.by, DECISION.c.reason, DECISION.c.facts)
-    query = select(*columns).where(DECISION.c.issuer == issuer, DECISION.c.kind == kind)
-    if subject is not None:
-        query = query.where(DECISION.c.subject == subject)
+    """Return the decisions of a kind, the oldest first.
+
+    `subject`: those about it alone; `standing`: those that are not taken back.
+    """
+    which = [] if subject is None else [DECISION.c.subject == subject]
+    if standing:
+        which.append(DECISION.c.stands.is_not(None))
+    return [decision for _, decision in _read(adapters, issuer, kind, record, *which)]
+
+
+def decisions_by_subject(
+    adapters: Adapters, issuer: str, kind: str, record: type[R]
+) -> dict[str, tuple[R, ...]]:
+    """Return the decisions of a kind by subject, the oldest first."""
+    by_subject = defaultdict[str, list[R]](list)
+    for subject, decision in _read(adapters, issuer, kind, record):
+        by_subject[subject].append(decision)
+    return {subject: tuple(chain) for subject, chain in by_subject.items()}
+
+
+def standing_subjects(adapters: Adapters, issuer: str, kind: str) -> frozenset[str]:
+    """Return the subjects of the decisions of a kind that stand."""
+    query = select(DECISION.c.subject).where(
+        DECISION.c.issuer == issuer, DECISION.c.kind == kind, DECISION.c.stands.is_not(None)
+    )
+    with adapters.database.snapshot() as connection:
+        return frozenset(connection.execute(query).scalars())
+
+
+def decision_rows(
+    adapters: Adapters, issuer: str, subjects: Collection[str]
+) -> list[dict[str, Any]]:
+    """Return all decisions about some subjects as plain facts, the oldest first."""
+    query = select(DECISION).where(
+        DECISION.c.issuer == issuer, DECISION.c.subject.in_(list(subjects))
+    )
+    with adapters.database.snapshot() as connection:
+        rows = connection.execute(query.order_by(DECISION.c.number)).mappings().all()
+    return [{**row, "at": row["at"].isoformat()} for row in rows]
+
+
+def _read(
+    adapters: Adapters, issuer: str, kind: str, record: type[R], *which: ColumnElement[bool]
+) -> list[tuple[str, R]]:
+    """Return the decisions of a kind of which all these hold, each with its subject."""
+    columns = (DECISION.c[name] for name in ("subject", "facts", *_OWN))
+    query = select(*columns).where(DECISION.c.issuer == issuer, DECISION.c.kind == kind, *which)
     with adapters.database.snapshot() as connection:
         rows = connection.execute(query.order_by(DECISION.c.number)).all()
     return [
-        record.model_validate({**facts, "at": at, "by": by, "reason": reason})
-        for at, by, reason, facts in rows
+        (subject, record.model_validate({**facts, "at": at, "by": by, "reason": reason}))
+        for subject, facts, at, by, reason in rows
     ]

@@ -1,17 +1,11 @@
-"""The business days for which an operator decided that no extract comes.
-
-The decisions about a day are a chain of records like those about the content of an extract, below
-the day's name; the last one counts.
-"""
+"""The business days for which an operator decided that no extract comes."""
 
 import re
 from contextlib import suppress
 from datetime import date
 
-from flows.runs.chains import records
-from flows.runs.keys import dismissed
-from flows.runs.store import Store
-from schemas.records import Dismissal
+from flows.runs.adapters import Adapters
+from flows.runs.decisions import DAY, standing_subjects
 
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
@@ -24,20 +18,11 @@ def day_named(name: str) -> date | None:
     return None
 
 
-def chain_of_day(issuer: str, day: date) -> str:
-    """Return the prefix of the decisions about a day."""
-    return f"{dismissed(issuer)}{day.isoformat()}/"
-
-
-def is_dismissed(store: Store, issuer: str, day: date) -> bool:
+def is_dismissed(adapters: Adapters, issuer: str, day: date) -> bool:
     """Return whether it was decided that no extract comes on a day."""
-    decided = list(records(store, chain_of_day(issuer, day), Dismissal))
-    return bool(decided) and decided[-1].what == "dismissed"
+    return day in dismissed_days(adapters, issuer)
 
 
-def dismissed_days(store: Store, issuer: str) -> set[date]:
+def dismissed_days(adapters: Adapters, issuer: str) -> set[date]:
     """Return the days on which no extract comes."""
-    prefix = dismissed(issuer)
-    names = {entry.key.removeprefix(prefix).partition("/")[0] for entry in store.keys(prefix)}
-    days = filter(None, map(day_named, names))
-    return {day for day in days if is_dismissed(store, issuer, day)}
+    return set(map(date.fromisoformat, standing_subjects(adapters, issuer, DAY)))

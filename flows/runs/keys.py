@@ -86,15 +86,12 @@ runs = _prefix("runs")  # a folder for each run
 commits = _prefix("commits")  # the chain in which an issuer's runs are registered, in one order
 # operators' decisions about result files, a chain for each file
 attributions = _prefix("attributions")
-link_forms = _prefix("link-forms")  # the chain of forms that the partner's links have
 given_up = _prefix("given-up")  # the chain of decisions that cards need no link
 kept_links = _prefix("kept-links")  # the chain of decisions that links stay as they are
 erasures = _prefix("erasures")  # the chain of erasures of cardholders, and its key
 deliveries = _prefix("deliveries")  # the chain of deliveries of links, and a folder for each
 # the chain of what the issuer was told of its extracts, and a folder for each
 acknowledgements = _prefix("acknowledgements")
-# operators' decisions that an extract shall not be sent, a chain for each content
-dismissed = _prefix("dismissed")
 # what was read of extracts that have no plan, so that they are read once
 identified = _prefix("identified")
 # records of what was purged; one listing shows which runs have no ledger any more

@@ -5,7 +5,6 @@ several runs. A run is a `StoredRun`; none is kept here, so that what was read o
 it.
 """
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import date
 from itertools import chain
@@ -14,10 +13,10 @@ from typing import NamedTuple, Self
 import polars as pl
 from sqlalchemy import Connection
 
-from flows.database.within import Within
 from flows.runs.adapters import Adapters
+from flows.runs.decisions import EXTRACT, standing_subjects
 from flows.runs.frames import from_parquets
-from flows.runs.keys import RunId, RunKeys, dismissed, purged, runs
+from flows.runs.keys import RunId, RunKeys, purged, runs
 from flows.runs.read_once import read_once
 from flows.runs.run_status import RunStatus
 from flows.runs.store import read
@@ -56,8 +55,7 @@ class StoredRuns:
 
     def within(self, connection: Connection) -> Self:
         """Return the same runs as an open transaction sees them: none begins within another."""
-        database = Within(connection, self.adapters.database.place)
-        return type(self)(self.adapters._replace(database=database), self.issuer)
+        return type(self)(self.adapters.within(connection), self.issuer)
 
     @read_once
     def ids(self) -> list[RunId]:
@@ -116,12 +114,11 @@ class StoredRuns:
         all rows were committed. Of several refused under one name, the file that was refused last
         took the place of the others.
         """
-        dismissals = self._dismissal_counts()
+        dismissed = standing_subjects(self.adapters, self.issuer, EXTRACT)
 
         def is_decided(run: StoredRun) -> bool:
             source = run.planned().source
-            # an odd number of records means that it is dismissed
-            if source.key in committed_extracts or dismissals[source.sha256] % 2:
+            if source.key in committed_extracts or source.sha256 in dismissed:
                 return True
             return run.end is not None or run.is_replaced
 
@@ -132,13 +129,6 @@ class StoredRuns:
         }
         last = {run.planned().source.key: run for run in sorted(refused, key=refused.__getitem__)}
         return {run.id: refused[run] for run in last.values() if not is_decided(run)}
-
-    def _dismissal_counts(self) -> Counter[str]:
-        """Return how many records there are of each extract's dismissal, by its SHA-256."""
-        prefix = dismissed(self.issuer)
-        return Counter(
-            entry.key.removeprefix(prefix).partition("/")[0] for entry in self.store.keys(prefix)
-        )
 
     def nights_before(self, run: RunId) -> list[Night]:
         """Return the whole extracts among the 14 runs before this one."""

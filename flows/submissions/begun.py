@@ -119,11 +119,10 @@ def open_begun_runs(context: IssuerContext, plans: Sequence[KnownPlan]) -> list[
 def _is_decided(context: IssuerContext, begun: BegunRun) -> bool:
     if begun.state != "pending":
         return False
-    store = context.adapters.store
     plan = begun.plan
     if _run(context, begun).refusal is not None:
         return True
-    chain = dismissals(store, context.issuer.issuer, plan.sha256)
+    chain = dismissals(context.adapters, context.issuer.issuer, plan.sha256)
     return dismissal(context, plan.key, chain) is not None
 
 

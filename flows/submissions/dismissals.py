@@ -1,17 +1,16 @@
-"""Which extracts an operator dismissed: a chain of records by content, the last of which counts."""
+"""Which extracts an operator dismissed: decisions by content, the last of which counts."""
 
 from collections.abc import Sequence
 
-from flows.runs.chains import records
+from flows.runs.adapters import Adapters
 from flows.runs.context import IssuerContext
-from flows.runs.keys import dismissed
-from flows.runs.store import Store
+from flows.runs.decisions import EXTRACT, decisions
 from schemas.records import Dismissal
 
 
-def dismissals(store: Store, issuer: str, sha256: str) -> tuple[Dismissal, ...]:
-    """Return the chain of dismissals of an extract's content."""
-    return tuple(records(store, f"{dismissed(issuer)}{sha256}/", Dismissal))
+def dismissals(adapters: Adapters, issuer: str, sha256: str) -> list[Dismissal]:
+    """Return what was decided about an extract's content, the oldest first."""
+    return decisions(adapters, issuer, EXTRACT, Dismissal, sha256)
 
 
 def dismissal(context: IssuerContext, key: str, chain: Sequence[Dismissal]) -> Dismissal | None:

@@ -20,19 +20,19 @@ from flows.extracts.errors import checked_name
 from flows.extracts.joined.pair import with_partner
 from flows.runs.business_date import date_in_name
 from flows.runs.context import IssuerContext
+from flows.runs.decisions import EXTRACT, decisions_by_subject
 from flows.runs.documents import read_document
 from flows.runs.identity import canonical, digest
-from flows.runs.keys import dismissed, extracts, identified
+from flows.runs.keys import extracts, identified
 from flows.runs.store import (
     Entry,
     ObjectChangedError,
     ObjectMissingError,
-    Store,
     VerdictAwaitedError,
     VerdictRefusedError,
 )
 from flows.runs.stored_runs import StoredRuns
-from flows.submissions.dismissals import dismissal, dismissals
+from flows.submissions.dismissals import dismissal
 from flows.submissions.extract_lookup import identify
 from schemas.manifest import SourceIdentity
 from schemas.records import Dismissal
@@ -128,7 +128,6 @@ class _History(NamedTuple):
 
 
 def _read_history(context: IssuerContext, known: Iterable[KnownPlan] | None) -> _History:
-    store = context.adapters.store
     issuer = context.issuer.issuer
     every_plan = (
         known_plans(context.adapters, StoredRuns(context.adapters, issuer))
@@ -141,19 +140,12 @@ def _read_history(context: IssuerContext, known: Iterable[KnownPlan] | None) -> 
     for plan in plans:
         by_name[plan.key].append(plan)
         by_content[plan.sha256].append(plan)
-    chains = _read_dismissals(store, issuer)
+    dismissals = decisions_by_subject(context.adapters, issuer, EXTRACT, Dismissal)
     digests = {_version(plan): plan.sha256 for plan in plans}
     sizes = {plan.size for plan in plans}
-    for chain in chains.values():
-        sizes.update(record.size for record in chain)
-    return _History(plans, by_name, by_content, chains, digests, sizes)
-
-
-def _read_dismissals(store: Store, issuer: str) -> dict[str, tuple[Dismissal, ...]]:
-    """Return the chains of dismissals, by the content of their extract."""
-    prefix = dismissed(issuer)
-    contents = {entry.key.removeprefix(prefix).partition("/")[0] for entry in store.keys(prefix)}
-    return {sha256: dismissals(store, issuer, sha256) for sha256 in contents}
+    for records in dismissals.values():
+        sizes.update(record.size for record in records)
+    return _History(plans, by_name, by_content, dismissals, digests, sizes)
 
 
 def _version(source: Entry | KnownPlan) -> tuple[str, int, str]:

@@ -121,13 +121,13 @@ def expected_run(context: IssuerContext, source: SourceIdentity, inputs: RunInpu
     Nothing is written. Raises DismissedError, and DuplicateExtractError where it is the run of
     another extract.
     """
-    store = context.adapters.store
     issuer = context.issuer.issuer
     run = requested_run(context, source, inputs)
     ended_plan = run.plan if run.is_ended else None
     if ended_plan is not None and ended_plan.source.key == source.key:
         return run.id
-    dismissed = dismissal(context, source.key, dismissals(store, issuer, source.sha256))
+    decided = dismissals(context.adapters, issuer, source.sha256)
+    dismissed = dismissal(context, source.key, decided)
     if dismissed is not None:
         raise DismissedError(
             extract=source.key,

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import cache
 
+from flows.extensions.simulator.portal_key import PortalKey
 from flows.runs.openpgp import inspect
-from flows.simulator.portal_key import PortalKey
 from tests import keys
 from tests.keys import Gpg
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from flows.adapters.gpg import PATIENCE
 from flows.adapters.gpg_sealer import GpgSealer
+from flows.extensions.simulator.portal_key import PortalKey
 from flows.runs.openpgp import Compression
 from flows.runs.sealing import Plain
-from flows.simulator.portal_key import PortalKey
 
 TODAY = datetime.now(UTC).date()
 CARD = b"4242424242424242"

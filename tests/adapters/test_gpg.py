@@ -180,7 +180,7 @@ from flows.runs.sealing import Plain
 from flows.adapters.gpg import Keyring
 from flows.adapters.gpg_opener import GpgOpener
 from flows.adapters.gpg_sealer import GpgSealer
-from flows.simulator.portal_key import make_portal_key
+from flows.extensions.simulator.portal_key import make_portal_key
 
 key = make_portal_key("curve25519")
 settings = {"armor": False, "compression": "zip", "today": date.today()}

@@ -12,6 +12,7 @@ from flows.adapters.gpg import Keyring
 from flows.adapters.gpg_keys import import_public_keys
 from flows.adapters.gpg_opener import GpgOpener
 from flows.errors import CardlinkError, OperatorError
+from flows.extensions.simulator.portal_key import PortalKey
 from flows.runs.openpgp import inspect
 from flows.runs.sealing import (
     GpgHungError,
@@ -21,7 +22,6 @@ from flows.runs.sealing import (
     SealedUnreadableError,
     SecretKeyGivenError,
 )
-from flows.simulator.portal_key import PortalKey
 from tests import keys
 from tests.adapters.sealers import CHUNKS, TODAY, gpg_that, sealer_to
 

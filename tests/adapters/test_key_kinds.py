@@ -13,6 +13,7 @@ from flows.adapters.gpg_keys import import_public_keys
 from flows.adapters.gpg_opener import GpgOpener
 from flows.adapters.gpg_sealer import GpgSealer
 from flows.errors import CardlinkError
+from flows.extensions.simulator.portal_key import PortalKey
 from flows.runs.openpgp import inspect
 from flows.runs.sealing import (
     KeyAlgorithmError,
@@ -21,7 +22,6 @@ from flows.runs.sealing import (
     KeyUnusableError,
     SecretKeyGivenError,
 )
-from flows.simulator.portal_key import PortalKey
 from tests import keys
 from tests.adapters.key_kinds import (
     FUTURE,

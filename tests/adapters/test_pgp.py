@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from flows.adapters.gpg_opener import GpgOpener
 from flows.adapters.gpg_sealer import trial_seal
 from flows.errors import BugError
+from flows.extensions.simulator.portal_key import Algorithm
 from flows.runs.sealing import (
     GpgHungError,
     Plain,
     SealedUnreadableError,
     SecretKeyUnreadableError,
 )
-from flows.simulator.portal_key import Algorithm
 from tests import keys
 from tests.adapters.sealers import CHUNKS, gpg_that, sealer_to
 

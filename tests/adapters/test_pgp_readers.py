@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.simulator.portal_key import Algorithm
+from flows.extensions.simulator.portal_key import Algorithm
 from tests import keys
 from tests.adapters.sealers import CHUNKS, sealer_to
 

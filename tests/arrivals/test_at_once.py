@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from flows.simulator.demo import ISSUER
+from flows.extensions.simulator.demo import ISSUER
 from tests.leftovers import ended
 from tests.ops.stage import Stage, on_stage, wait_for
 from tests.servers import client, moto

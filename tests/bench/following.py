@@ -25,14 +25,14 @@ from typing import Final, NamedTuple
 
 import httpx
 
+from flows.extensions.simulator.answer_at_service import answer_at_service
+from flows.extensions.simulator.portal import Behaviour
+from flows.extensions.simulator.service.books import Client
+from flows.extensions.simulator.service_portal import ServicePortal
 from flows.partner_api.client import ServiceClient, open_client
 from flows.partner_api.follow_links import follow_links
 from flows.partner_api.sessions import Credentials
 from flows.runs.retry import Retry
-from flows.simulator.answer_at_service import answer_at_service
-from flows.simulator.portal import Behaviour
-from flows.simulator.service.books import Client
-from flows.simulator.service_portal import ServicePortal
 from tests import keys
 from tests.leftovers import ended
 from tests.night import BANK, NOON, Bench, issuer, local_bench

@@ -26,13 +26,13 @@ import polars as pl
 
 from flows.adapters.gpg_opener import GpgOpener
 from flows.adapters.local import LocalStore
+from flows.extensions.simulator.extract import write_sample
+from flows.extensions.simulator.portal_key import make_portal_key
+from flows.extensions.simulator.ui import POOL, environment, server
 from flows.runs.keys import keys_of
 from flows.runs.store import Store, read
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
-from flows.simulator.extract import write_sample
-from flows.simulator.portal_key import make_portal_key
-from flows.simulator.ui import POOL, environment, server
 from schemas.ledger import SUBMITTED
 from tests.bench.measure import machine
 from tests.bench.scene import DAY, Scene, write_toml

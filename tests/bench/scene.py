@@ -12,7 +12,7 @@ from datetime import date
 from pathlib import Path
 from typing import NamedTuple
 
-from flows.simulator.portal_key import PortalKey, make_portal_key
+from flows.extensions.simulator.portal_key import PortalKey, make_portal_key
 from tests.bench.measure import Contender
 
 BANK = "bank"

@@ -16,7 +16,6 @@ from flows.book import upkeep
 from flows.book.book import read_book
 from flows.book.known_runs import LARGEST, ClosedRun, KnownRuns, closed_run, read_plans
 from flows.book.stored_book import known_runs
-from flows.book.upkeep import judge_again
 from flows.operations.purge import plan_purge, purge
 from flows.operations.retention import closed_state, state_of
 from flows.reports.run_facts import facts_of
@@ -214,7 +213,8 @@ def test_a_run_whose_report_was_written_anew_is_judged_again(
     read_book(adapters, "bank")
     summarise(bench, run, {"verdict": "other"})
 
-    judge_again(adapters, "bank", [run] if is_reported else [])
+    if is_reported:
+        record_event(adapters, keys_of(run), "noted")
     read_book(adapters, "bank")
 
     assert verdict == known_runs(adapters, bench.runs).closed[run].verdict

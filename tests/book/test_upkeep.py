@@ -22,8 +22,9 @@ from flows.database.connection import Database
 from flows.operations.delivery import deliver
 from flows.partner_api.follow_links import follow_links
 from flows.runs.context import overlaid
+from flows.runs.events import record_event
 from flows.runs.frames import write_parquet
-from flows.runs.keys import transactions
+from flows.runs.keys import keys_of, transactions
 from flows.runs.outbox import move
 from flows.submissions.submit import Request, submit
 from schemas import database as tables

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from flows.extensions.simulator.extract import write_sample
+from flows.extensions.simulator.portal_key import PortalKey
 from flows.runs.keys import extracts, keys_of, results
-from flows.simulator.extract import write_sample
-from flows.simulator.portal_key import PortalKey
 from tests import keys
 from tests.adapters import key_kinds
 from tests.night import DAY

@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
-from flows.runs.keys import link_forms
-from flows.simulator.link_styles import STYLES
+from flows.extensions.simulator.link_styles import STYLES
+from flows.runs.decisions import FORM, decisions
+from flows.runs.journal import entries
+from schemas.records import FormDecision
 from tests.builders import quick
 from tests.cli.test_mend import bank as bank  # the fixture
 from tests.cli.test_mend import cardlink, told
@@ -45,6 +47,10 @@ def work(folder: Path) -> dict[str, dict[str, Any]]:
     return {line["kind"]: line for line in told(folder, "worklist", "bank")["worklist"]}
 
 
+def decided(bank: Bench) -> list[FormDecision]:
+    return decisions(bank.adapters, "bank", FORM, FormDecision)
+
+
 def report(bank: Bench, run: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(bank.report(run, "summary.json"))
     return found
@@ -69,11 +75,9 @@ def test_a_form_is_learned_shown_and_confirmed_once(bank: Bench, tmp_path: Path)
     assert ["120 of the last 120 links have it"] == [
         text.rpartition("; ")[2] for text in shown(tmp_path)
     ]
-    [entry] = bank.store.keys(link_forms("bank"))
-    record = json.loads(bank.content(entry.key))
-    assert ("they said so", "confirmed") == (record["reason"], record["what"])
-    trail = [bank.content(key) for key in bank.snapshot() if key.startswith("bank/audit/")]
-    assert any(entry.key.encode() in link for link in trail)
+    [record] = decided(bank)
+    assert ("they said so", "confirmed") == (record.reason, record.what)
+    assert ["link form confirmed"] == [entry.what for entry in entries(bank.adapters, "bank")]
 
 
 @pytest.mark.slow
@@ -143,7 +147,7 @@ def test_a_dry_run_and_a_form_that_stands_already_record_nothing(
     cardlink(tmp_path, "link-form", "bank", HEX, "--reason", "once more")
 
     assert tried.stdout.startswith(f"dry run, nothing was changed: {HEX}: confirmed")
-    assert 1 == len(list(bank.store.keys(link_forms("bank"))))
+    assert 1 == len(decided(bank))
 
 
 @pytest.mark.parametrize(
@@ -162,7 +166,7 @@ def test_what_is_no_form_is_refused_and_not_repeated(
 
     assert (2, True) == (done.exit_code, why in done.stderr)
     assert text not in done.stderr
-    assert [] == list(bank.store.keys(link_forms("bank")))
+    assert [] == decided(bank)
 
 
 def test_what_is_not_confirmed_cannot_be_taken_back(bank: Bench, tmp_path: Path) -> None:

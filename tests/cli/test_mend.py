@@ -12,7 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from flows.cli.main import main
-from flows.simulator.portal_key import PortalKey
+from flows.database.connection import Database
+from flows.extensions.simulator.portal_key import PortalKey
 from flows.wiring import open_store
 from schemas.expressions import PUBLISHED
 from tests import keys
@@ -45,7 +46,12 @@ def bank_in(folder: Path) -> Bench:
     (folder / "store").mkdir()
     pin(folder, keys.sound())
     portal = {"rows_per_chunk": 10}
-    return Bench(open_store(issuer(), folder), issuer(portal=portal), now=lambda: datetime.now(UTC))
+    return Bench(
+        open_store(issuer(), folder),
+        issuer(portal=portal),
+        now=lambda: datetime.now(UTC),
+        database=Database(folder / "cardlink.db"),
+    )
 
 
 @made_once

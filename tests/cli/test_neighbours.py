@@ -13,7 +13,6 @@ import pytest
 
 from flows.commands import (
     delivery,
-    init_doubts,
     link_forms,
     outbox,
     overview,
@@ -26,6 +25,7 @@ from flows.commands import (
     worklist,
 )
 from flows.commands.result import BY_WEIGHT, MOST, Result, Table, worst
+from flows.extensions.init import asking
 from flows.operations.delivery import Delivered
 from flows.operations.delivery_handover import Outcome
 from flows.operations.purge import PurgePlan
@@ -214,11 +214,11 @@ def test_the_answer_behind_the_values_of_a_column_is_to_decide_value_by_value(
 ) -> None:
     doubt = SimpleNamespace(others=["a"], value="b", values=["x"])
     draft = SimpleNamespace(without_status=[], answered=lambda _, value: value)
-    monkeypatch.setattr(init_doubts, "_value_by_value", lambda *_: "value by value")
+    monkeypatch.setattr(asking, "_value_by_value", lambda *_: "value by value")
 
     def answer(number: str) -> object:
         terminal = SimpleNamespace(say=lambda _: None, ask=lambda *_, **__: number)
-        return init_doubts._status(cast(Any, doubt), cast(Any, draft), cast(Any, terminal))
+        return asking._status(cast(Any, doubt), cast(Any, draft), cast(Any, terminal))
 
     answers = [answer(number) for number in ("0", "1", "2", "3", "4")]
 

@@ -13,12 +13,12 @@ from click.testing import CliRunner, Result
 
 from flows.cli.main import main
 from flows.commands.context import Context
+from flows.extensions.simulator.service.refusals import Disturbance
 from flows.partner_api.commands import OtherIssuerError, placements
 from flows.partner_api.follow_links import NoLinksError
 from flows.partner_api.service import ServiceSecretsError
 from flows.runs.errors import UnknownRunError
 from flows.runs.keys import transactions
-from flows.simulator.service.refusals import Disturbance
 from tests import keys
 from tests.builders import quick
 from tests.night import BANK, Bench, local_bench, made_once

@@ -10,7 +10,11 @@ import pytest
 
 from flows.adapters.gpg_opener import GpgOpener
 from flows.commands.context import Context
-from flows.simulator.practice_people import NoPracticeError, NoSuchSiteError, practice_people
+from flows.extensions.simulator.practice_people import (
+    NoPracticeError,
+    NoSuchSiteError,
+    practice_people,
+)
 from tests import keys
 from tests.cli.test_placements import cardlink, configure, serve
 from tests.night import NOON, submitted

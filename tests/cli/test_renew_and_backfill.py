@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from flows.cli.main import main
+from flows.database.connection import Database
 from flows.runs.keys import extracts
 from flows.wiring import open_store
 from tests import keys
@@ -37,7 +38,12 @@ def bank(tmp_path: Path) -> Bench:
     (tmp_path / "store").mkdir()
     (tmp_path / "bank.toml").write_text(TOML.format(fingerprint=keys.sound().fingerprint))
     (tmp_path / "portal.asc").write_bytes(keys.sound().public)
-    return Bench(open_store(issuer(), tmp_path), issuer(), now=lambda: datetime.now(UTC))
+    return Bench(
+        open_store(issuer(), tmp_path),
+        issuer(),
+        now=lambda: datetime.now(UTC),
+        database=Database(tmp_path / "cardlink.db"),
+    )
 
 
 def cardlink(folder: Path, *arguments: str) -> Result:

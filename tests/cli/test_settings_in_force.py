@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from flows.cli.main import main
+from flows.database.connection import Database
 from flows.operations.four_eyes import ApprovalError, RequestChangedError
 from flows.operations.settings_in_force import SettingsLostError, SettingsNotAgreedError
 from flows.registry import ENTRIES
@@ -55,7 +56,12 @@ def bank(tmp_path: Path) -> Bench:
     (tmp_path / "store").mkdir()
     (tmp_path / "portal.asc").write_bytes(keys.sound().public)
     write(tmp_path, TOML)
-    return Bench(open_store(issuer(), tmp_path), issuer(), now=lambda: datetime.now(UTC))
+    return Bench(
+        open_store(issuer(), tmp_path),
+        issuer(),
+        now=lambda: datetime.now(UTC),
+        database=Database(tmp_path / "cardlink.db"),
+    )
 
 
 def write(folder: Path, toml: str, **changes: str) -> None:

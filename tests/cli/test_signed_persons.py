@@ -13,10 +13,10 @@ from flows.adapters.gpg_signer import is_signed_by, signature_by
 from flows.cli.main import main
 from flows.commands.context import Context
 from flows.commands.outbox import cancel
+from flows.extensions.simulator.portal_key import PortalKey
 from flows.operations.four_eyes import NotProvedError, RequestChangedError
 from flows.runs.identity import canonical, digest
 from flows.runs.sealing import SecretKeyUnreadableError, SignatureRefusedError
-from flows.simulator.portal_key import PortalKey
 from schemas.settings import FourEyes
 from tests import keys
 from tests.test_dry_runs import outbox

@@ -19,6 +19,7 @@ from flows.cli.main import COMMANDS, main
 from flows.commands.context import Context
 from flows.commands.form import Form
 from flows.commands.outbox import release
+from flows.database.connection import Database
 from flows.operations.four_eyes import ApprovalError
 from flows.runs.keys import keys_of
 from flows.runs.stored_run import StoredRun
@@ -55,7 +56,12 @@ def bank_in(folder: Path) -> Bench:
     (folder / "portal.asc").write_bytes(keys.sound().public)
     (folder / "bank.toml").write_text(TOML.format(fingerprint=keys.sound().fingerprint))
     portal = {"rows_per_chunk": 10}
-    return Bench(open_store(issuer(), folder), issuer(portal=portal), now=lambda: datetime.now(UTC))
+    return Bench(
+        open_store(issuer(), folder),
+        issuer(portal=portal),
+        now=lambda: datetime.now(UTC),
+        database=Database(folder / "cardlink.db"),
+    )
 
 
 @pytest.fixture
@@ -350,7 +356,7 @@ def test_the_evidence_of_a_run_holds_what_an_assessor_needs_and_neither_cardhold
         "SHA256SUMS",
         "history.json",
         "settings.json",
-        "trail.jsonl",
+        "journal.jsonl",
         "objects.sha256",
     } <= set(files)
     assert {

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from flows.simulator.extract import write_sample
+from flows.extensions.simulator.extract import write_sample
 from schemas.portal import (
     ADDRESS1,
     ADDRESS2,

@@ -5,7 +5,7 @@ from io import BytesIO
 
 import pytest
 
-from flows.extracts.draft import first_draft
+from flows.extensions.init.draft import first_draft
 from schemas import portal
 from tests.extracts.mainframe import card_number
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from flows.cli.main import main
 from flows.configuration import load_issuer
 from flows.errors import CardlinkError
-from flows.extracts.draft import Draft, first_draft
+from flows.extensions.init.draft import Draft, first_draft
 from flows.extracts.mapping import map_rows, plan_mapping, with_dates
 from flows.extracts.reader import Extract
 from flows.submissions.normalise import normalise

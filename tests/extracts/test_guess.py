@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from flows.extracts.draft import first_draft
+from flows.extensions.init.draft import first_draft
+from flows.extensions.init.sample import read_lines
 from flows.extracts.errors import HeaderError, NotCsvError
 from flows.extracts.mapping import plan_mapping
 from flows.extracts.reader import Extract
-from flows.extracts.sample import read_lines
 from schemas import portal
 from schemas.issuer import Issuer
 from schemas.portal import REQUIRED

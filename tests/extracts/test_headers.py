@@ -7,8 +7,8 @@ from io import BytesIO
 
 import pytest
 
-from flows.extracts.column_signs import EXPIRY, NAME
-from flows.extracts.draft import Draft, first_draft
+from flows.extensions.init.column_signs import EXPIRY, NAME
+from flows.extensions.init.draft import Draft, first_draft
 from flows.extracts.status_words import speaks_of_status
 from schemas import portal
 

@@ -8,7 +8,7 @@ from io import BytesIO
 import polars as pl
 import pytest
 
-from flows.extracts.draft import Draft, first_draft
+from flows.extensions.init.draft import Draft, first_draft
 from flows.extracts.mapping import map_rows, plan_mapping, with_dates
 from flows.extracts.reader import Extract
 from flows.extracts.status import UndecidedError

@@ -13,18 +13,12 @@ from typing import Any, cast
 import polars as pl
 import pytest
 
-from flows.extracts import (
-    control_records,
-    decode,
-    grammar,
-    header,
-    line_kinds,
-    sidecar,
-)
+from flows.extensions.init import control_records
+from flows.extensions.init.record_sample import around
+from flows.extracts import decode, grammar, header, line_kinds, sidecar
 from flows.extracts.errors import EncodingError, HeaderError, NotCsvError
 from flows.extracts.joined.pair import _together
 from flows.extracts.origins import MOST_TEXTS, Origin, _with_steps
-from flows.extracts.records.sample import around
 from flows.extracts.trailer import HashTotal
 from flows.runs.store import Entry
 from schemas.manifest import SourceColumn

@@ -12,10 +12,9 @@ from typing import Any, cast
 import polars as pl
 import pytest
 
-from flows.extracts import column_guesses, column_signs
-from flows.extracts.column_guesses import Candidate, ColumnGuesses
-from flows.extracts.guess import Column, Sample
-from flows.extracts.joined import proposal
+from flows.extensions.init import column_guesses, column_signs, join_proposal
+from flows.extensions.init.column_guesses import Candidate, ColumnGuesses
+from flows.extensions.init.guess import Column, Sample
 from schemas import portal
 
 TODAY = date(2026, 11, 20)
@@ -171,7 +170,7 @@ def keys_of(own: Sequence[str], *others: Sequence[str]) -> list[tuple[str, float
     rows = pl.DataFrame(dict(zip(names, others, strict=True)))
     block = SimpleNamespace(rows=rows.with_columns(row=pl.lit(1), line=pl.lit(1)))
     draft = SimpleNamespace(columns=[column(*own, name="ID")])
-    keys = proposal._keys(cast(Any, draft), cast(Any, [block]))
+    keys = join_proposal._keys(cast(Any, draft), cast(Any, [block]))
     return [(key.other, key.overlap) for key in keys]
 
 
@@ -212,10 +211,10 @@ def test_the_first_rows_of_two_files_together_are_looked_at(
         def __iter__(self) -> Any:
             return iter([SimpleNamespace(rows=frame) for frame in frames])
 
-    monkeypatch.setattr(proposal, "FIRST", 4)
-    monkeypatch.setattr(proposal, "open_rows", lambda *_: Rows())
+    monkeypatch.setattr(join_proposal, "FIRST", 4)
+    monkeypatch.setattr(join_proposal, "open_rows", lambda *_: Rows())
 
-    proven = proposal._proven(cast(Any, None), cast(Any, None), "x.csv")
+    proven = join_proposal._proven(cast(Any, None), cast(Any, None), "x.csv")
 
     assert (6, 6, 0) == (proven.rows, proven.joined, proven.unused)
     assert [("1", "2", "3", "4")] == [each.values for each in proven.columns]

@@ -15,18 +15,13 @@ import polars as pl
 import pytest
 
 from flows.errors import ExtractError
-from flows.extracts import (
-    control_records,
-    grammar,
-    proofs,
-    workbook,
-    zipped,
-)
-from flows.extracts import sample as lines_sample
+from flows.extensions.init import control_records, proofs, record_sample
+from flows.extensions.init import sample as lines_sample
+from flows.extensions.init.record_sample import take_records
+from flows.extracts import grammar, workbook, zipped
 from flows.extracts.errors import ArchiveError
-from flows.extracts.records import fields, framing, sample
+from flows.extracts.records import fields, framing
 from flows.extracts.records.fields import FieldReader
-from flows.extracts.records.sample import take_records
 from flows.extracts.rows import open_rows
 from schemas.record_layout import Field
 from schemas.source import SourceSettings
@@ -233,7 +228,7 @@ def test_a_record_is_short_where_it_lacks_something(longest: bytes, is_short: bo
 
 
 def test_few_letters_tell_code_pages_apart() -> None:
-    letters = sample._different_letters()
+    letters = record_sample._different_letters()
 
     assert {0x4A} <= letters
     assert letters.isdisjoint("ABYZ09".encode("cp037"))
@@ -357,7 +352,7 @@ RECORD_OF_EIGHT = "01 R.\n   05 A PIC X(8).\n"
 def test_header_and_trailer_records_are_no_rows_however_many_are_looked_at(
     monkeypatch: pytest.MonkeyPatch, first: int
 ) -> None:
-    monkeypatch.setattr(sample, "FIRST", first)
+    monkeypatch.setattr(record_sample, "FIRST", first)
     data = b"HDR 2   1111AAAA2222BBBBTRL 2   "
 
     taken = take_records(BytesIO(data), "x.dat", RECORD_OF_EIGHT, "x.cpy")

@@ -9,15 +9,15 @@ from datetime import date
 
 import pytest
 
-from flows.extracts import (
+from flows.extensions.init import (
     column_guesses,
     column_signs,
     header_words,
     status_guess,
-    status_words,
     value_forms,
 )
-from flows.extracts.guess import Column
+from flows.extensions.init.guess import Column
+from flows.extracts import status_words
 
 TODAY = date(2026, 11, 20)
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 import polars as pl
 import pytest
 
-from flows.extracts import (
+from flows.extensions.init import (
     dialect,
     fixed_width,
     trailer_guess,
@@ -21,10 +21,10 @@ from flows.extracts import (
     type_layout,
     typed_lines,
 )
+from flows.extensions.init.guess import Guess
+from flows.extensions.init.sample import Lines
+from flows.extensions.init.type_layout import FIELD
 from flows.extracts.errors import HeaderError
-from flows.extracts.guess import Guess
-from flows.extracts.sample import Lines
-from flows.extracts.type_layout import FIELD
 
 TODAY = date(2026, 11, 20)
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from flows.commands import init_doubts
 from flows.commands.context import Terminal
-from flows.extracts.draft import Draft, first_draft
-from flows.extracts.proofs import Found, with_proofs
+from flows.extensions.init import asking
+from flows.extensions.init.draft import Draft, first_draft
+from flows.extensions.init.proofs import Found, with_proofs
 from schemas import portal
 
 CARDS = ("4242424242424242", "4000056655665556", "4111111111111111")
@@ -128,7 +128,7 @@ def test_one_question_asks_what_proves_the_file_whole(
     terminal = Terminal(
         attended=True, say=lambda line: lines.append(str(line)), ask=lambda *_, **__: answer
     )
-    chosen = init_doubts.answered(found.draft, terminal)
+    chosen = asking.answered(found.draft, terminal)
 
     assert ([], 1) == (found.draft.doubts, sum("proves the file whole" in line for line in lines))
     kept = source(chosen).keys() & {"hash_total", "hash_total_digits", "sidecar"}
@@ -149,7 +149,7 @@ def test_a_doubt_takes_any_other_column_and_shows_what_it_makes_of_rows_in_shape
         label = next(wanted)
         return next(line.split()[0] for line in reversed(lines) if label in line)
 
-    chosen = init_doubts.answered(draft, Terminal(attended=True, say=say, ask=ask))
+    chosen = asking.answered(draft, Terminal(attended=True, say=say, ask=ask))
 
     values = {guess.key: guess.value for guess in chosen.guesses}
     assert '"abc"' == values[portal.LAST_NAME]
@@ -173,7 +173,7 @@ def test_a_doubt_of_status_takes_any_other_column_which_is_then_asked_about(
         label = next(wanted)
         return next(line.split()[0] for line in reversed(lines) if label in line)
 
-    chosen = init_doubts.answered(draft, Terminal(attended=True, say=say, ask=ask))
+    chosen = asking.answered(draft, Terminal(attended=True, say=say, ask=ask))
 
     statuses = tomllib.loads(chosen.toml)["status"]
     assert {"STATUS": "ignored", "city": "undecided"} == statuses

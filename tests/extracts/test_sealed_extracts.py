@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from flows.adapters.gpg import Keyring
+from flows.extensions.simulator.portal_key import PortalKey
 from flows.runs.openpgp import recipients
-from flows.simulator.portal_key import PortalKey
 from tests import keys
 from tests.extracts.test_exports import cardlink
 from tests.extracts.usual_exports import seven

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from flows.cli.main import main
-from flows.extracts.draft import Draft, first_draft
-from flows.extracts.joined.proposal import with_second_file
+from flows.extensions.init.draft import Draft, first_draft
+from flows.extensions.init.join_proposal import with_second_file
 from tests.extracts.two_files import cards, cards_file, places, places_file
 
 NAMES = [

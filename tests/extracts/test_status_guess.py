@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.extracts.guess import Column, Guess
-from flows.extracts.status_guess import status_doubt
+from flows.extensions.init.guess import Column, Guess
+from flows.extensions.init.status_guess import status_doubt
 from schemas.status import IGNORED, StatusColumn
 
 

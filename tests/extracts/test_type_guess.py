@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from flows.extracts.draft import Draft
+from flows.extensions.init.draft import Draft
+from flows.extensions.init.type_guess import typed_draft
 from flows.extracts.rows import open_rows
-from flows.extracts.type_guess import typed_draft
 from schemas.source import SourceSettings
 from tests.builders import quick
 from tests.extracts.hard_exports import thirty

@@ -6,10 +6,10 @@ from datetime import date
 
 import pytest
 
-from flows.extracts.column_guesses import written_as
-from flows.extracts.column_signs import EXPIRY
-from flows.extracts.guess import Column
-from flows.extracts.value_forms import Step, date_forms
+from flows.extensions.init.column_guesses import written_as
+from flows.extensions.init.column_signs import EXPIRY
+from flows.extensions.init.guess import Column
+from flows.extensions.init.value_forms import Step, date_forms
 
 TODAY = date(2026, 11, 20)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 from urllib.request import urlopen
 
-from flows.simulator.demo import ISSUER, prepare
+from flows.extensions.simulator.demo import ISSUER, prepare
 from tests.image import build
 from tests.image.build import ROOT, run
 from tests.image.composed import LABEL, Composed, left, remove

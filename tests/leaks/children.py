@@ -19,11 +19,11 @@ from typing import cast
 
 from flows.cli.main import main
 from flows.errors import CardlinkError, guarded
+from flows.extensions.simulator.answer import answer_store
+from flows.extensions.simulator.portal import Portal
 from flows.redaction import Redaction
 from flows.reports.ingestion import ingest
 from flows.runs.context import IssuerContext
-from flows.simulator.answer import answer_store
-from flows.simulator.portal import Portal
 from flows.submissions.submit import Request, submit
 from flows.wiring import now, wire
 from tests.extracts import damaged

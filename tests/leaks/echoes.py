@@ -10,8 +10,8 @@ import json
 from collections.abc import Iterator, Sequence
 from io import StringIO
 
-from flows.simulator.error_shapes import SHAPES
-from flows.simulator.validation import Fault
+from flows.extensions.simulator.error_shapes import SHAPES
+from flows.extensions.simulator.validation import Fault
 from schemas.portal import PAN
 from tests.leaks.place import CARDS, CVVS, hashed, rows
 

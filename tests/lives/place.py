@@ -19,10 +19,10 @@ from flows import wiring
 from flows.adapters.gpg_opener import GpgOpener
 from flows.commands import outbox as outbox_commands
 from flows.commands import trace, worklist
+from flows.extensions.simulator.portal_key import PortalKey
 from flows.runs import threads
 from flows.runs.adapters import Adapters
 from flows.runs.sealing import Opener
-from flows.simulator.portal_key import PortalKey
 from tests import keys
 from tests.lives.mortal import MortalStore, Reaper
 from tests.lives.profile import Feed, Plan

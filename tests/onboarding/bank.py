@@ -17,8 +17,8 @@ from click.testing import CliRunner, Result
 from flows.adapters.gpg_opener import GpgOpener
 from flows.cli.main import main
 from flows.commands.context import Context, Terminal
-from flows.commands.init import init
 from flows.errors import CardlinkError
+from flows.extensions.init.command import init
 from schemas import portal
 from schemas.reference import BARE, toml
 from tests import keys

@@ -19,6 +19,7 @@ from flows.reports.survey import survey
 from flows.reports.work_kinds import NO_EXTRACT
 from flows.runs.adapters import NoReasonError
 from flows.runs.context import overlaid
+from flows.runs.decisions import EXTRACT, decisions
 from flows.runs.errors import NotFoundError
 from flows.submissions.extract_states import extract_states, extracts_to_submit
 from flows.submissions.gates import RejectRateError
@@ -26,6 +27,7 @@ from flows.submissions.plan import DismissedError
 from flows.submissions.rehearsal import rehearse
 from flows.submissions.submit import Request
 from schemas.expressions import PUBLISHED
+from schemas.records import Dismissal
 from tests.night import NOON, Bench, local_bench, made_once, submitted
 from tests.operations.retention import YEAR, cleaner, later
 from tests.partner_api.town import town
@@ -117,7 +119,7 @@ def test_what_is_committed_under_that_name_cannot_be_dismissed(tmp_path: Path) -
     with pytest.raises(CommittedError, match=run):
         dismiss(bench.context, extract, "by mistake")
 
-    assert not list(bench.store.keys("bank/dismissed/"))
+    assert not decisions(bench.adapters, "bank", EXTRACT, Dismissal)
 
 
 def test_a_committed_extract_stays_committed_when_its_copy_is_dismissed(tmp_path: Path) -> None:
@@ -159,7 +161,7 @@ def test_a_dry_run_and_a_repetition_add_no_record_and_a_wrong_undo_is_refused(
     again = dismiss(replace(bench, actor="another:2").context, extract, "me too")
 
     assert "tester:1" == again.by
-    assert 1 == len(list(bench.store.keys("bank/dismissed/")))
+    assert 1 == len(decisions(bench.adapters, "bank", EXTRACT, Dismissal))
 
 
 def test_the_history_of_the_run_of_the_same_bytes_and_the_list_of_extracts_show_it(
@@ -185,15 +187,14 @@ def test_a_purge_never_deletes_what_was_decided_or_remembered(tmp_path: Path) ->
     dismiss(bench.context, COPY, "dropped twice")
     bench.answer()
     bench.ingest()
-    kept = {
-        key for key in bench.snapshot() if key.startswith(("bank/dismissed/", "bank/identified/"))
-    }
+    kept = {key for key in bench.snapshot() if key.startswith("bank/identified/")}
 
     due = purge(later(bench, 10 * YEAR).context, cleaner(bench))
 
     assert due.lots
-    assert {"dismissed", "identified"} == {key.split("/")[1] for key in kept}
+    assert kept
     assert kept <= bench.snapshot().keys()
+    assert 1 == len(decisions(bench.adapters, "bank", EXTRACT, Dismissal))
 
 
 def test_a_day_without_an_extract_is_dismissed_and_missed_again_once_that_is_taken_back(

@@ -19,6 +19,7 @@ from click.testing import CliRunner
 
 from flows.adapters.local import LocalStore
 from flows.cli.main import main
+from flows.extensions.simulator.extract import write_sample
 from flows.operations.history import history
 from flows.operations.remediation import take_over
 from flows.runs.claim import ClaimedError, Lease, LeaseLostError, claimed
@@ -26,7 +27,6 @@ from flows.runs.context import overlaid
 from flows.runs.errors import NotFoundError, UnknownRunError
 from flows.runs.keys import keys_of
 from flows.runs.stored_run import StoredRun
-from flows.simulator.extract import write_sample
 from tests import keys
 from tests.leftovers import ended
 from tests.night import DAY, NOON, Bench, edges, submitted, uncommit

@@ -19,6 +19,7 @@ from prometheus_client.openmetrics import parser
 from flows.adapters.local import LocalStore
 from flows.adapters.plain_sealer import PlainSealer
 from flows.errors import CardlinkError
+from flows.extensions.simulator.extract import write_sample
 from flows.operations.acknowledgement import acknowledge
 from flows.operations.alert_history import open_alerts, record_notified, watch
 from flows.operations.alert_kinds import KINDS
@@ -36,7 +37,6 @@ from flows.runs.keys import keys_of
 from flows.runs.notices import Sending
 from flows.runs.outbox import move
 from flows.runs.store import StoreDeniedError, VerdictRefusedError
-from flows.simulator.extract import write_sample
 from schemas.portal import COUNTRY, EMAIL, columns
 from tests import keys
 from tests.adapters import key_kinds

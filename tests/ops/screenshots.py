@@ -10,7 +10,7 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from flows.simulator.demo import ISSUER
+from flows.extensions.simulator.demo import ISSUER
 from tests.ops.browser import CHROMIUM, Page, browser
 from tests.ops.stage import Stage, on_stage
 

@@ -22,9 +22,9 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from flows.commands.form import Form
+from flows.extensions.simulator.demo import ISSUER, prepare
+from flows.extensions.simulator.ui import environment, page_server, server, worker
 from flows.registry import ENTRIES
-from flows.simulator.demo import ISSUER, prepare
-from flows.simulator.ui import environment, page_server, server, worker
 from tests.leftovers import ended
 from tests.ops.browser import Page
 from tests.servers import free_port

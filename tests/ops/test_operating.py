@@ -35,11 +35,11 @@ from flows.commands.entry import entry
 from flows.commands.form import Form
 from flows.commands.parameters import Issuer
 from flows.commands.result import Result
+from flows.extensions.simulator.demo import ISSUER, prepare
 from flows.forms import form
 from flows.install import automation, automations
 from flows.nightly import nightly
 from flows.runs.store import StoreDeniedError
-from flows.simulator.demo import ISSUER, prepare
 from flows.steps import counted
 from flows.watch import failures
 from flows.wiring import forms_url
@@ -834,7 +834,7 @@ def test_the_page_of_a_dry_run_shows_what_would_be_sent_and_where_other_rows_go(
 def test_make_ui_says_where_to_look_and_ends_with_all_its_processes(tmp_path: Path) -> None:
     port = free_port()
     settings = {**os.environ, "CARDLINK_UI_PORT": str(port), "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-m", "flows.simulator.ui"]
+    command = [sys.executable, "-m", "flows.extensions.simulator.ui"]
 
     with ended(
         subprocess.Popen(

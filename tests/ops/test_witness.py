@@ -23,10 +23,10 @@ from urllib.request import urlopen
 import pytest
 
 from flows.adapters.local import LocalStore
+from flows.extensions.simulator.demo import AS_OF, ISSUER, TRAILER, prepare
+from flows.extensions.simulator.extract import Dialect, write_sample
+from flows.extensions.simulator.ui import PREFECT, environment
 from flows.runs.stored_runs import StoredRuns
-from flows.simulator.demo import AS_OF, ISSUER, TRAILER, prepare
-from flows.simulator.extract import Dialect, write_sample
-from flows.simulator.ui import PREFECT, environment
 from tests.leftovers import ended
 from tests.night import edges
 from tests.ops.stage import PATIENCE, ROOT, wait_for

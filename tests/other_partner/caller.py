@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 
-from flows.simulator.service.refusals import RefusedRequestError
+from flows.extensions.simulator.service.refusals import RefusedRequestError
 from tests.service import RunningService, running_service
 
 GOOD: dict[str, Any] = {

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pytest
 
+from flows.extensions.simulator.service.sites import SITES
 from flows.partner_api.client import ServiceClient
 from flows.partner_api.follow_job import follow
 from flows.partner_api.job_progress import MEANINGS, UNKNOWN_END, Clock, Followed
@@ -18,7 +19,6 @@ from flows.partner_api.service import (
     ServiceBusyError,
     ServiceRefusedError,
 )
-from flows.simulator.service.sites import SITES
 from schemas.partner_api.jobs import CredentialRequest, JobMessage, JobRecord, Messages, RunStatus
 from tests.partner_api.service_clients import client_of, started_job
 from tests.service import RunningService, running_service

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from flows.extensions.simulator.service.books import ServiceState
+from flows.extensions.simulator.service.sites import SITES
 from flows.partner_api.follow_links import follow_links
-from flows.simulator.service.books import ServiceState
-from flows.simulator.service.sites import SITES
 from tests.placed import Placed, placed
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from flows.extensions.simulator.service.books import Habits
 from flows.partner_api.client import ServiceClient
 from flows.partner_api.service import NoSuchRecordError, ServiceRefusedError, UnauthorisedError
-from flows.simulator.service.books import Habits
 from schemas.partner_api.card_link import CardLink, Refusal
 from tests.partner_api.service_clients import CARD, CARDHOLDER, client_of, request, started_job
 from tests.partner_api.test_responses import messages_of

@@ -5,11 +5,11 @@ import openpyxl
 import polars as pl
 import pytest
 
+from flows.extensions.simulator.answer import Habits
 from flows.reports import reconciled
 from flows.reports.rebuild import rebuild
 from flows.runs.identity import canonical, digest
 from flows.runs.keys import keys_of
-from flows.simulator.answer import Habits
 from schemas.manifest import LedgerPart
 from schemas.tables import Refusals, Rejects
 from tests.night import Bench, local_bench, made_once

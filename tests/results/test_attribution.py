@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flows.extensions.simulator.error_shapes import SHAPES
+from flows.extensions.simulator.validation import Fault
 from flows.results.links import allowed
-from flows.simulator.error_shapes import SHAPES
-from flows.simulator.validation import Fault
 from schemas import breaks
 from schemas.ledger import BROKEN, ERROR, LINKED
 from tests.results.outcomes import (

@@ -6,6 +6,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from flows.extensions.simulator.answer import Habits
 from flows.reports.rebuild import rebuild
 from flows.reports.verdicts import OUT_OF_BALANCE
 from flows.results import sent_rows
@@ -13,7 +14,6 @@ from flows.results.dropped import result_files
 from flows.results.intake import examine
 from flows.runs.keys import keys_of
 from flows.runs.stored_runs import StoredRuns
-from flows.simulator.answer import Habits
 from flows.submissions.extract_states import extracts_to_submit
 from tests.builders import quick
 from tests.night import Bench, local_bench, made_once

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pandera.errors import SchemaErrors, SchemaWarning
 
-from flows.simulator.extract import write_sample
+from flows.extensions.simulator.extract import write_sample
 from flows.submissions.normalise import normalise
 from flows.submissions.validate import validate
 from schemas import input_file as module

@@ -7,7 +7,7 @@ from datetime import date
 
 import pytest
 
-from flows.simulator import validation
+from flows.extensions.simulator import validation
 from schemas import places
 from schemas.actions import ASK, FIX, NOTHING
 from schemas.expressions import yymm

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from flows.adapters.local import LocalStore
+from flows.extensions.simulator.answer import Answered, Habits, answer_store
+from flows.extensions.simulator.portal import Portal
 from flows.runs.keys import RunId, RunKeys
 from flows.runs.store import Store, read
-from flows.simulator.answer import Answered, Habits, answer_store
-from flows.simulator.portal import Portal
 from schemas.manifest import Counts, Manifest, ManifestChunk, SourceIdentity
 from tests.night import edges
 from tests.simulator.uploads import DAY, answers, paper_seal, people, portal, upload_csv

@@ -9,16 +9,16 @@ import httpx
 import pytest
 
 from flows.adapters.local import LocalStore
-from flows.runs.store import read
-from flows.simulator.answer_at_service import answer_at_service
-from flows.simulator.link_styles import STYLES, id_in
-from flows.simulator.portal import Behaviour
-from flows.simulator.service_portal import (
+from flows.extensions.simulator.answer_at_service import answer_at_service
+from flows.extensions.simulator.link_styles import STYLES, id_in
+from flows.extensions.simulator.portal import Behaviour
+from flows.extensions.simulator.service_portal import (
     NoPracticeServiceError,
     ServicePortal,
     practice_address,
     practice_http,
 )
+from flows.runs.store import read
 from tests.night import edges, issuer
 from tests.service import RunningService, running_service
 from tests.simulator.test_answer import ISSUER, commit_run

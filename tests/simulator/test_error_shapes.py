@@ -3,8 +3,8 @@ from __future__ import annotations
 import ast
 import json
 
-from flows.simulator.error_shapes import CUT, SHAPES
-from flows.simulator.validation import Fault
+from flows.extensions.simulator.error_shapes import CUT, SHAPES
+from flows.extensions.simulator.validation import Fault
 
 FAULTS = (Fault("card", "pan", "invalid", "pan does not pass its check digit"),)
 

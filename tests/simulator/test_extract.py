@@ -7,7 +7,7 @@ from datetime import date
 import polars as pl
 import pytest
 
-from flows.simulator.extract import Dialect, SampleTruth, flaws, write_sample
+from flows.extensions.simulator.extract import Dialect, SampleTruth, flaws, write_sample
 from flows.submissions.normalise import normalise
 from flows.submissions.validate import validate
 from schemas import portal

@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from flows.simulator.error_shapes import SHAPES
-from flows.simulator.portal import RESULT_HEADER, two_months_after
-from flows.simulator.uploads import UploadRefusedError
-from flows.simulator.validation import REQUIRED
+from flows.extensions.simulator.error_shapes import SHAPES
+from flows.extensions.simulator.portal import RESULT_HEADER, two_months_after
+from flows.extensions.simulator.uploads import UploadRefusedError
+from flows.extensions.simulator.validation import REQUIRED
 from schemas import portal as interface
 from tests.simulator.uploads import DAY, answers, paper_seal, people, portal, upload_csv
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flows.simulator.practice import asked_challenges, unspoken_tables
+from flows.extensions.simulator.practice import asked_challenges, unspoken_tables
 from schemas.partner_api.service import ServiceSettings
 from tests.night import issuer
 from tests.partner_api.liberal_partner import settings

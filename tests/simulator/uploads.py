@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from datetime import date
 
 from flows.errors import OperatorError
-from flows.simulator.extract import write_sample
-from flows.simulator.portal import Portal
+from flows.extensions.simulator.extract import write_sample
+from flows.extensions.simulator.portal import Portal
 from schemas.portal import columns
 
 DAY = date(2026, 11, 20)

@@ -11,9 +11,11 @@ from flows.book.stored_book import known_plans
 from flows.runs.adapters import NoReasonError
 from flows.runs.chains import add_next
 from flows.runs.claim import OLD, ClaimedError, Lease, end, holder_of
+from flows.runs.decisions import EXTRACT, decide
 from flows.runs.events import REFUSED, REPLACED, record_event
 from flows.runs.identity import canonical
-from flows.runs.keys import RunId, commits, dismissed, keys_of, link
+from flows.runs.journal import enter
+from flows.runs.keys import RunId, commits, keys_of, link
 from flows.submissions.begun import (
     LEFT,
     BegunRun,
@@ -210,7 +212,7 @@ def test_nobody_has_decided_about_a_begun_run_unless_it_was_refused_or_dismissed
     planned(bench, name(3), source=other)
     planned(bench, name(4), source=SOURCE.model_copy(update={"sha256": "d" * 64}))
     record = Dismissal(at=NOON, by="a", reason="no", what="dismissed", key=other.key, size=1)
-    bench.store.create(link(f"{dismissed(BANK)}{other.sha256}/", 1), canonical(record))
+    enter(bench.adapters, BANK, "", lambda act: decide(act, EXTRACT, other.sha256, record))
 
     assert 4 == len(begun_runs(bench.context, known_plans(bench.context.adapters, bench.runs)))
     assert [name(2), name(4)] == [

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from flows.extensions.simulator.extract import write_sample
 from flows.operations.alert_history import watch
 from flows.runs.stored_runs import Night
-from flows.simulator.extract import write_sample
 from flows.submissions.column_changes import column_changes
 from flows.submissions.rehearsal import rehearse
 from flows.submissions.row_scope import Inspection

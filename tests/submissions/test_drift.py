@@ -13,10 +13,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from flows.extensions.simulator.extract import write_sample
 from flows.operations.alert_history import watch
 from flows.runs.identity import canonical
 from flows.runs.stored_runs import Night
-from flows.simulator.extract import write_sample
 from flows.submissions.drift import departures
 from flows.submissions.gates import DriftError
 from flows.submissions.rehearsal import rehearse

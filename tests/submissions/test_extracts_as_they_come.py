@@ -18,10 +18,10 @@ import zstandard
 from flows.adapters.gpg_opener import GpgOpener
 from flows.adapters.gpg_sealer import GpgSealer
 from flows.errors import CardlinkError
+from flows.extensions.simulator.extract import Dialect, write_sample
 from flows.extracts.errors import MappingError, TruncatedError
 from flows.runs.context import IssuerContext
 from flows.runs.sealing import Opener, Plain
-from flows.simulator.extract import Dialect, write_sample
 from flows.submissions.rehearsal import Checked, rehearse
 from flows.submissions.submit import Request
 from schemas.portal import CITY, COUNTRY, MONTH, PAN, YEAR, columns

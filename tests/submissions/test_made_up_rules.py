@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flows.simulator.extract import write_sample
+from flows.extensions.simulator.extract import write_sample
 from flows.submissions.normalise import normalise
 from flows.submissions.scan import Scan
 from schemas import ledger, rules

@@ -12,12 +12,12 @@ from typing import Any, cast
 import polars as pl
 import pytest
 
+from flows.extensions.init import choices
+from flows.extensions.init.guess import Column
 from flows.extracts.grammar import RECORD
-from flows.extracts.guess import Column
 from flows.extracts.mapping import ELIGIBLE
 from flows.extracts.origins import Origin
 from flows.submissions import (
-    choices,
     column_changes,
     drift,
     eligibility,

@@ -17,8 +17,8 @@ from unittest.mock import patch
 
 from flows.cli.__main__ import run
 from flows.errors import CardlinkError, guarded
+from flows.extensions.simulator.portal_key import PortalKey
 from flows.runs.sealing import Sealer
-from flows.simulator.portal_key import PortalKey
 from schemas.issuer import Issuer
 from tests.night import Bench
 from tests.stores import Place

@@ -20,14 +20,14 @@ from typing import Any
 import polars as pl
 
 from flows.adapters.gpg_opener import GpgOpener
+from flows.extensions.simulator.answer import answer_store
+from flows.extensions.simulator.extract import write_sample
+from flows.extensions.simulator.portal import Portal
 from flows.results.markers import read_markers
 from flows.runs.identity import canonical
 from flows.runs.keys import extracts, keys_of, results
 from flows.runs.sealing import Opener
 from flows.runs.store import Store
-from flows.simulator.answer import answer_store
-from flows.simulator.extract import write_sample
-from flows.simulator.portal import Portal
 from tests import keys
 from tests.night import BANK, DAY, Bench, issuer
 from tests.stores import Place

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
+from flows.extensions.simulator.extract import write_sample
 from flows.runs.keys import extracts
-from flows.simulator.extract import write_sample
 from tests import keys
 from tests.leftovers import ended
 from tests.stores import places

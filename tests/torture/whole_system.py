@@ -26,10 +26,10 @@ from hypothesis.stateful import (
 )
 
 from flows.errors import TryAgainError
+from flows.extensions.simulator.answer import Habits, answer_store
+from flows.extensions.simulator.portal import Portal
 from flows.reports.rebuild import rebuild
 from flows.runs.keys import keys_of, results
-from flows.simulator.answer import Habits, answer_store
-from flows.simulator.portal import Portal
 from schemas.manifest import Manifest
 from tests.memory import KilledError, MemoryOpener
 from tests.memory_bench import memory_bench

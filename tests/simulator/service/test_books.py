@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.simulator.service.books import Habits, ServiceState
-from flows.simulator.service.links import Links
-from flows.simulator.service.people_at_links import Shares, let_cardholders_act
-from flows.simulator.service.recount import recount
+from flows.extensions.simulator.service.books import Habits, ServiceState
+from flows.extensions.simulator.service.links import Links
+from flows.extensions.simulator.service.people_at_links import Shares, let_cardholders_act
+from flows.extensions.simulator.service.recount import recount
 from tests.service import NOON
 from tests.simulator.uploads import PaperOpener, people, upload_csv
 

@@ -20,10 +20,10 @@ from schemathesis.checks import (
 )
 from schemathesis.core.result import Ok
 
-from flows.simulator.service.app import create_app
-from flows.simulator.service.books import Habits, ServiceState
-from flows.simulator.service.jobs import Pace
-from flows.simulator.service.people_at_links import Shares, let_cardholders_act
+from flows.extensions.simulator.service.app import create_app
+from flows.extensions.simulator.service.books import Habits, ServiceState
+from flows.extensions.simulator.service.jobs import Pace
+from flows.extensions.simulator.service.people_at_links import Shares, let_cardholders_act
 from schemas.partner_api.service import ServiceSettings
 from tests.builders import quick
 from tests.service import NOON

@@ -4,7 +4,7 @@ wants it.
 
 from __future__ import annotations
 
-from flows.simulator.service.refusals import Disturbance
+from flows.extensions.simulator.service.refusals import Disturbance
 from tests.simulator.service.visits import Visit
 
 

@@ -7,8 +7,8 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.simulator.service.jobs import Job, Pace
-from flows.simulator.service.sites import ACK, SITES, WRONG, Site
+from flows.extensions.simulator.service.jobs import Job, Pace
+from flows.extensions.simulator.service.sites import ACK, SITES, WRONG, Site
 from tests.service import NOON
 
 SECONDS = st.integers(1, 60)

@@ -20,9 +20,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from flows.simulator.service.books import ServiceState
-from flows.simulator.service.refusals import RefusedRequestError
-from flows.simulator.service.sites import ACK, SITES, WRONG
+from flows.extensions.simulator.service.books import ServiceState
+from flows.extensions.simulator.service.refusals import RefusedRequestError
+from flows.extensions.simulator.service.sites import ACK, SITES, WRONG
 from tests.service import NOON
 from tests.simulator.uploads import PaperOpener, people, upload_csv
 

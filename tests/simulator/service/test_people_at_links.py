@@ -9,11 +9,11 @@ from functools import partial
 
 import pytest
 
-from flows.simulator.chance import chance
-from flows.simulator.service.books import ServiceState
-from flows.simulator.service.links import Link
-from flows.simulator.service.people_at_links import Shares, let_cardholders_act
-from flows.simulator.service.recount import recount
+from flows.extensions.simulator.chance import chance
+from flows.extensions.simulator.service.books import ServiceState
+from flows.extensions.simulator.service.links import Link
+from flows.extensions.simulator.service.people_at_links import Shares, let_cardholders_act
+from flows.extensions.simulator.service.recount import recount
 from schemas import portal
 from tests.service import NOON
 from tests.simulator.uploads import PaperOpener, paper_seal, people, upload_csv

@@ -15,8 +15,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from flows.simulator.service.books import Client
-from flows.simulator.service.serving import NotLoopbackError, PortTakenError, address, listen
+from flows.extensions.simulator.service.books import Client
+from flows.extensions.simulator.service.serving import (
+    NotLoopbackError,
+    PortTakenError,
+    address,
+    listen,
+)
 from tests import keys
 from tests.leftovers import ended
 from tests.simulator.uploads import answers, people, upload_csv

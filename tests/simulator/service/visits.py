@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import httpx
 
-from flows.simulator.service.sites import ACK
+from flows.extensions.simulator.service.sites import ACK
 from schemas import portal
 from schemas.partner_api.profile import CARDHOLDER_MESSAGES, JOB_MESSAGES, JOBS
 from tests.service import RunningService

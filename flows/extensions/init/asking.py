@@ -1,0 +1,143 @@
+"""What `init` asks a person about a draft: its doubts, and what proves the extract whole.
+
+What a choice would make of the first rows is shown in shape, a cell never.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain, combinations
+
+from flows.commands import on_first_use
+from flows.commands.context import Terminal
+
+with on_first_use():
+    from flows.extensions.init import choices, status_guess
+    from flows.extensions.init import draft as drafts
+    from flows.extensions.init import guess as guesses
+    from flows.extracts import status_words
+    from schemas import portal, reference
+
+STATUS_ANSWERS = {
+    '"ignored"': "  (every row counts, whatever it says)",
+    '"undecided"': "  (nothing is sent until somebody knows)",
+}
+DECISIONS = {
+    **dict.fromkeys(("s", "send"), "send"),
+    **dict.fromkeys(("l", "leave out", "leave_out"), "leave_out"),
+    **dict.fromkeys(("d", "delete"), "delete"),
+}
+OTHER = "another column"
+BY_VALUE = "value by value"
+
+
+def answered(draft: drafts.Draft, terminal: Terminal) -> drafts.Draft:
+    """Ask each doubt, then what proves the extract whole; the number of a value is the answer."""
+    while draft.doubts:
+        doubt = draft.doubts[0]
+        terminal.say(f"{doubt.name}: {doubt.question}")
+        if doubt.table:
+            draft = _status(doubt, draft, terminal)
+            continue
+        answer = _setting(doubt, draft, terminal)
+        if answer is not None:
+            draft = draft.answered(doubt, answer)
+    return _proven(draft, terminal)
+
+
+def _proven(draft: drafts.Draft, terminal: Terminal) -> drafts.Draft:
+    """Ask what proves the extract whole, of what was compared with all its rows."""
+    proofs = draft.proofs
+    if not proofs:
+        return draft
+    subsets = (combinations(proofs, size) for size in range(len(proofs), -1, -1))
+    drafts_to_choose = [draft._replace(proofs=subset) for subset in chain.from_iterable(subsets)]
+    nothing = "nothing: a file that was cut off behind a record would pass"
+    labels = [" and ".join(choice.proven_by) or nothing for choice in drafts_to_choose]
+    terminal.say("What proves the file whole? This was compared with all its rows:")
+    number = None
+    while number is None:
+        number = _number(labels, terminal, default="1")
+    return drafts_to_choose[number]
+
+
+def _setting(doubt: guesses.Guess, draft: drafts.Draft, terminal: Terminal) -> str | None:
+    """Return the value that a person chose; the guess is preselected. None: ask again."""
+    values = [doubt.value, *doubt.others]
+    labels = [_with_shapes(value, doubt, draft) for value in values]
+    is_of_column = doubt.key in portal.columns()
+    if is_of_column:
+        labels.append(OTHER)
+    number = _number(labels, terminal, default="1")
+    if number == len(values):
+        return _other_column(doubt, draft, terminal)
+    return None if number is None else values[number]
+
+
+def _other_column(doubt: guesses.Guess, draft: drafts.Draft, terminal: Terminal) -> str | None:
+    """Return the column that a person chose of all, and how it is written where that counts."""
+    spellings = (choices.spellings(column, doubt.key, draft.today) for column in draft.columns)
+    values = list(chain.from_iterable(spellings))
+    number = _number([_with_shapes(value, doubt, draft) for value in values], terminal)
+    return None if number is None else values[number]
+
+
+def _with_shapes(value: str, doubt: guesses.Guess, draft: drafts.Draft) -> str:
+    """Return a value with what it would make of three rows, in shape."""
+    if not value:
+        return "(none)"
+    if doubt.shown:
+        return f"{value}    {doubt.shown[(doubt.value, *doubt.others).index(value)]}"
+    shapes = choices.shapes(value, doubt.key, draft.columns)
+    return f"{value}    {' | '.join(shapes)}" if shapes else value
+
+
+def _status(doubt: guesses.Guess, draft: drafts.Draft, terminal: Terminal) -> drafts.Draft:
+    """Return the draft with what a person says of a column that may tell which rows count.
+
+    Nothing is preselected; another column that they name is a doubt, too.
+    """
+    values = [*doubt.others, doubt.value]
+    shown = [f"{value}{STATUS_ANSWERS.get(value, '')}" for value in values]
+    if doubt.values:
+        shown.append(BY_VALUE)
+    others = draft.without_status
+    if others:
+        shown.append(OTHER)
+    number = _number(shown, terminal)
+    if number is None:
+        return draft
+    if number < len(values):
+        return draft.answered(doubt, values[number])
+    if shown[number] == BY_VALUE:
+        return draft.answered(doubt, _value_by_value(doubt, terminal))
+    number = _number([_with_labels(column) for column in others], terminal)
+    return draft if number is None else draft.doubting(others[number])
+
+
+def _with_labels(column: guesses.Column) -> str:
+    """Return a column with what three rows have there: codes and known words, else shapes."""
+    labels = map(status_words.label, column.values[: choices.ROWS])
+    return f"{column.name or column.source}    {' | '.join(labels)}"
+
+
+def _number(values: Sequence[str], terminal: Terminal, default: str = "") -> int | None:
+    """Return the index of what a person chose, None where it is no number of these."""
+    for number, value in enumerate(values, 1):
+        terminal.say(f"  {number}  {value}")
+    typed = terminal.ask("Number", default=default, show_default=bool(default))
+    return int(typed) - 1 if typed.isdecimal() and 1 <= int(typed) <= len(values) else None
+
+
+def _value_by_value(doubt: guesses.Guess, terminal: Terminal) -> str:
+    """Ask what each value means; return the table that says so."""
+    lists: dict[str, list[str]] = {}
+    for value in doubt.values:
+        decision = None
+        while decision is None:
+            typed = terminal.ask(
+                f"{value or '(empty)'}: send, leave out or delete", default="", show_default=False
+            )
+            decision = DECISIONS.get(typed.strip().lower())
+        lists.setdefault(decision, []).append(value)
+    return reference.toml(status_guess.placed(doubt.key, lists))

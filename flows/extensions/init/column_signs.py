@@ -1,0 +1,179 @@
+"""What tells a portal column in an extract: words of its header, and the shape of its values."""
+
+import re
+from collections.abc import Container, Sequence
+from datetime import date
+from typing import Final, NamedTuple
+
+import polars as pl
+
+from flows.extensions.init.guess import Column
+from flows.extensions.init.header_words import phrase_fit, words_of
+from flows.extensions.init.value_forms import date_forms, share_of_dates
+from flows.extracts.status_words import plain_words
+from schemas import expressions, places, portal
+from schemas.cell_formats import unescaped
+from schemas.portal import REQUIRED
+
+# what one column may hold of two, and a part of one
+EXPIRY = "expiry"
+NAME = "name"
+HOUSE = "house"
+_LETTERS = r"[^\d@]*[^\W\d][^\d@]*"
+_NAMES = (
+    "name|emboss|name on card|customer|name and last|name and first|first and last name|name e last"
+)
+_LAST_NAMES = (
+    "last name|last|paternal last name|leading last name|maternal last name|second last name"
+)
+_FIRST_LINES = "address|street|street house|address zip|line|address first line"
+_SECOND_LINES = (
+    "address 2|street 2|unit|street unit|line 2|address line 2|address extra|address second line"
+)
+# words of a header that names something of a customer and not the customer
+_NO_CUIDS = frozenset({"address", "line", "name", "date", "billing"})
+# words of a header that may be that of a second line of the address, and values of one
+_OF_SECOND_LINES = frozenset({"address", "street", "line", "unit", "extra"})
+_UNITS = re.compile(
+    r"(?i)(?:(?:apt|apartment|ste|suite|unit|fl|floor|bldg|building|rm|room|lot|app|apto|depto|"
+    r"dept|piso|int|interior|wohnung|whg|etage|bureau|c/o|attn|po box)\b|#).*"
+)
+
+
+class Signs(NamedTuple):
+    """What tells a column: phrases of its header in our words, and a regex of its values.
+
+    Without a regex another test decides.
+    """
+
+    header: str
+    values: str = ""
+
+
+# In the order in which they are guessed: what values show best first, so that it is not taken for
+# something else.
+SIGNS: Final = {
+    portal.PAN: Signs("card number|card|primary account number"),
+    EXPIRY: Signs("expiration|expiration month year|expiration month jj"),
+    portal.CVV: Signs("cvv|cvv 2|security", r"\d{1,4}"),
+    portal.CVV_HASH: Signs("cvv hash|cvv 2 hash|cvv|cvv 2", expressions.HASH_SHAPE),
+    portal.EMAIL: Signs("email|e billing|billing|email billing", r"\S+@\S+\.\w+"),
+    portal.POSTAL_CODE: Signs(
+        "zip|zip 5|c p", r"\d{3,5}|\d{5}-?\d{4}|[A-Za-z]\d[A-Za-z][ -]?\d[A-Za-z]\d"
+    ),
+    portal.SUBNATIONAL: Signs("state"),
+    portal.COUNTRY: Signs("country"),
+    portal.CUID: Signs("customer number|customer", r"(?=.*\d)[\w./ -]{1,40}|[\w-]{8,40}"),
+    portal.CUSTOMER_KEY: Signs("customer key", ".*"),
+    portal.NICKNAME: Signs("nickname", ".*"),
+    portal.ADDRESS2: Signs(_SECOND_LINES, ".*"),
+    portal.PHONE: Signs("phone", r"[+(]{0,2}\d[\d ().+/-]{5,20}\d( ?x\d+)?"),
+    NAME: Signs(_NAMES, _LETTERS),
+    portal.ADDRESS1: Signs(_FIRST_LINES, r"(?=.*[^\W\d]).{4,}"),
+    portal.CITY: Signs("city", _LETTERS),
+    portal.NAME_ON_CARD: Signs("emboss|name on card", _LETTERS),
+    portal.IS_PRIMARY: Signs("primary", "(?i)true|false|t|f|y|n|yes|no|1|0"),
+    portal.YEAR: Signs("expiration year", r"\d{2}|20\d{2}"),
+    portal.MONTH: Signs("expiration month", "0?[1-9]|1[0-2]"),
+    portal.FIRST_NAME: Signs("first name|first|leading name", _LETTERS),
+    portal.LAST_NAME: Signs(_LAST_NAMES, _LETTERS),
+    HOUSE: Signs("house|number street|number", r"\d{1,6}[ -]?\w?(?:/\d)?"),
+}
+_ADDRESS = ("addr", "adr", "dir", "endereco", "anschrift", "hauptadr", "domicil")
+_STATES = {
+    *places.subnational_spellings(places.US),
+    *places.subnational_spellings(places.CANADA),
+}
+
+
+def fit(header: str, target: str) -> float:
+    """Return how well a header names a column: 2 is the portal's own name, 0 not at all.
+
+    In between is how well it says one of the column's phrases (`phrase_fit`).
+    """
+    if header == target:
+        return 2.0
+    if target == portal.CUID and not _NO_CUIDS.isdisjoint(words_of(header)):
+        return 0.0
+    return phrase_fit(header, SIGNS[target].header)
+
+
+def is_house_number(header: str) -> bool:
+    """Return whether a header that may name a house number names no other number."""
+    words = words_of(header)
+    return words == {"number"} or not words.isdisjoint({"house", "street"})
+
+
+def may_be_second_line(column: Column) -> bool:
+    """Return whether header or values may be those of an apartment, suite or building."""
+    values = column.present
+    units = sum(bool(_UNITS.fullmatch(value)) for value in values)
+    if units > 0.5 * len(values):
+        return True
+    is_named_so = not _OF_SECOND_LINES.isdisjoint(words_of(column.heading))
+    return is_named_so and _are_texts(values)
+
+
+def _are_texts(values: Sequence[str]) -> bool:
+    """Return whether values are texts of several kinds, as no code or e-mail address is."""
+    texts = [value for value in values if re.search(r"[^\W\d]", value) and "@" not in value]
+    return len(set(texts)) > 2 and len(texts) > 0.5 * len(values)
+
+
+def says_only(column: Column, word: str) -> bool:
+    """Return whether a header says one word and nothing else."""
+    return words_of(column.heading) == {word}
+
+
+def share(column: Column, target: str, today: date) -> float:
+    """Return the share of a column's values that have the shape of a portal column.
+
+    An optional column that no cardholder has yet, under the right header, counts as whole.
+    """
+    values = column.present
+    if values:
+        return _matching(values, target, today) / len(values)
+    is_optional = target in portal.columns() and target not in REQUIRED
+    return float(is_optional and fit(column.heading, target) >= 1)
+
+
+def is_of_the_address(header: str) -> bool:
+    """Return whether a header with a word for "primary" can speak of nothing but an address."""
+    words = plain_words(header)
+    return any(word.startswith(_ADDRESS) for word in words) or words in (
+        ["primary"],
+        ["is", "primary"],
+    )
+
+
+def _matching(values: Sequence[str], target: str, today: date) -> int:
+    """Return how many values have the shape of a portal column."""
+    if target == portal.PAN:
+        return _cards(values)
+    if target == EXPIRY:
+        return _dates(values, today)
+    if target == portal.SUBNATIONAL:
+        return _places(values, _STATES)
+    if target == portal.COUNTRY:
+        return _places(values, places.country_spellings())
+    shape = SIGNS[target].values
+    return sum(bool(re.fullmatch(shape, unescaped(value), re.DOTALL)) for value in values)
+
+
+def _cards(values: Sequence[str]) -> int:
+    numbers = pl.lit(pl.Series([re.sub("[ -]", "", value) for value in values]))
+    is_card = numbers.str.contains("^[2-6][0-9]{15}$") & expressions.luhn_holds(numbers)
+    return int(pl.select(is_card).to_series().sum())
+
+
+def _places(values: Sequence[str], spellings: Container[str]) -> int:
+    spelled = [" ".join(value.upper().replace(".", " ").split()) for value in values]
+    return sum(place in spellings for place in spelled)
+
+
+def _dates(values: Sequence[str], today: date) -> int:
+    """Return how many values are dates in the likeliest form."""
+    step, forms = date_forms(values, today)
+    if not forms:
+        return 0
+    return round(share_of_dates(step.apply(values), forms[0], today) * len(values))

@@ -1,0 +1,138 @@
+"""What people decide, kind by kind: it stands once, is taken back, is in the journal, and two people
+who decide at once do not both win.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from sqlalchemy import select
+
+from flows.database.connection import Database
+from flows.errors import CardlinkError
+from flows.operations.link_form import decide_form
+from flows.operations.remediation import dismiss
+from flows.runs.context import IssuerContext, overlaid
+from flows.runs.journal import entries
+from schemas.database import DECISION
+from tests.night import Bench, local_bench
+
+WHY = "so it was agreed"
+FORM = "https://links.example.com/l/{hex:24}"
+FRIDAY = datetime(2026, 11, 27, 18, tzinfo=UTC)
+
+
+class Kind(NamedTuple):
+    """A kind of decision: what leads to it, and how it is decided and taken back.
+
+    `entered`: what the journal says of both.
+    """
+
+    before: Callable[[Bench], Any]
+    decide: Callable[[IssuerContext, Any], Any]
+    take_back: Callable[[IssuerContext, Any], Any]
+    entered: tuple[str, str]
+
+
+def night_and_no_other(bench: Bench) -> str:
+    bench.submit(bench.drop(5))
+    return "2026-11-24"
+
+
+KINDS = {
+    "link form": Kind(
+        lambda _: FORM,
+        lambda context, form: decide_form(context, form, WHY),
+        lambda context, form: decide_form(context, form, WHY, undo=True),
+        ("link form confirmed", "link form taken back"),
+    ),
+    "extract": Kind(
+        lambda bench: bench.drop(5),
+        lambda context, extract: dismiss(context, extract, WHY),
+        lambda context, extract: dismiss(context, extract, WHY, undo=True),
+        ("extract dismissed", "extract taken back"),
+    ),
+    "day": Kind(
+        night_and_no_other,
+        lambda context, day: dismiss(context, day, WHY),
+        lambda context, day: dismiss(context, day, WHY, undo=True),
+        ("day dismissed", "day taken back"),
+    ),
+}
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    return KINDS[request.param]
+
+
+@pytest.fixture
+def bench(tmp_path: Path, database: Database) -> Bench:
+    bench = local_bench(tmp_path / "bank", schedule={"extract_by": "06:00"})
+    return replace(bench, database=database, now=lambda: FRIDAY)
+
+
+def rows(bench: Bench) -> list[Any]:
+    """Return what is decided: by whom, and what stands of it."""
+    query = select(DECISION.c.kind, DECISION.c.by, DECISION.c.stands).order_by(DECISION.c.number)
+    with bench.database.snapshot() as connection:
+        return list(connection.execute(query))
+
+
+def journal(bench: Bench) -> list[tuple[str, str]]:
+    """Return what the journal says was decided, and why."""
+    said = {what for each in KINDS.values() for what in each.entered}
+    return [
+        (entry.what, entry.reason)
+        for entry in entries(bench.adapters, "bank")
+        if entry.what in said
+    ]
+
+
+def test_what_is_decided_is_taken_back_and_decided_again(kind: Kind, bench: Bench) -> None:
+    subject = kind.before(bench)
+
+    for act in (kind.decide, kind.take_back, kind.decide):
+        act(bench.context, subject)
+
+    decided, taken_back = kind.entered
+    assert [(decided, WHY), (taken_back, WHY), (decided, WHY)] == journal(bench)
+    assert 3 == len(rows(bench))
+
+
+def test_of_two_people_who_decide_at_once_one_wins(kind: Kind, bench: Bench) -> None:
+    subject = kind.before(bench)
+
+    for act, entered in zip((kind.decide, kind.take_back), kind.entered, strict=True):
+
+        def try_as(actor: str, act: Callable[[IssuerContext, Any], Any] = act) -> None:
+            address = bench.database._url.render_as_string(hide_password=False)
+            other = replace(bench, actor=actor, database=Database(address))
+            try:
+                act(other.context, subject)
+            except CardlinkError:
+                pass
+            finally:
+                other.database.close()
+
+        with ThreadPoolExecutor(2) as people:
+            list(people.map(try_as, ("anna", "ben")))
+        assert (entered, WHY) == journal(bench)[-1]
+
+    assert 2 == len(journal(bench)) == len(rows(bench))
+
+
+def test_a_dry_run_decides_for_itself_alone(kind: Kind, bench: Bench) -> None:
+    subject = kind.before(bench)
+    dry = overlaid(bench.context)
+
+    kind.decide(dry, subject)
+    kind.take_back(dry, subject)
+
+    assert ([], []) == (rows(bench), journal(bench))
