@@ -23,6 +23,7 @@ from flows.commands.parameters import Field
 from flows.commands.result import Result
 from flows.configuration import FileThereError, load_issuer
 from flows.errors import OperatorError
+from flows.extensions import hooks
 from flows.steps import counted
 from flows.wiring import (
     HEARTBEAT,
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from schemas.issuer import Issuer
 
 OFTEN = "*/10 * * * *"  # the ingest, where nothing else starts it
-HOURLY = "50 * * * *"
 MONTH = -30 * 24 * 3600  # seconds from now
 FILTERS: dict[str, dict[str, list[str]]] = {  # what the page of runs offers as saved filters
     "nights (cardlink)": {"tag": ["nightly"]},
@@ -191,17 +191,13 @@ def _save_filters(client: SyncPrefectClient) -> None:
 
 
 def schedules(issuer: Issuer) -> dict[str, str]:
-    """Return when the night and the ingest of an issuer start, as the variables of `prefect.yaml`.
-
-    Where runs start when a file arrives, the schedule is a net: both start every hour, the night on
-    its days and at its minute.
+    """Return when the night and the ingest of an issuer start, as the variables of `prefect.yaml`,
+    unless an extension starts them otherwise.
     """
-    cron = issuer.schedule.cron
-    if issuer.arrivals is None:
-        return {"CARDLINK_CRON": cron, "CARDLINK_INGEST_CRON": OFTEN}
-    minute, _, *days = cron.split()
-    at_minute = minute if minute.isdecimal() else "0"
-    return {"CARDLINK_CRON": " ".join([at_minute, "*", *days]), "CARDLINK_INGEST_CRON": HOURLY}
+    variables = {"CARDLINK_CRON": issuer.schedule.cron, "CARDLINK_INGEST_CRON": OFTEN}
+    for changed in hooks("schedules"):
+        variables |= changed(issuer)
+    return variables
 
 
 @entry("install", form="it puts the forms on the server")

@@ -16,6 +16,7 @@ from flows.commands.result import Result
 from flows.commands.submit import LONGEST, RERUN
 from flows.commands.submit import submit as submit_verb
 from flows.errors import guarded
+from flows.extensions import starts_often
 from flows.extracts.errors import EmptyExtractError
 from flows.forms import (
     IssuerName,
@@ -128,5 +129,5 @@ def nightly(issuer: IssuerName, on_any_day: bool = False) -> State[Any]:
     if failed:
         return Failed(message=sentence, data=failed[0])
     # where extracts start their night themselves, the schedule finds none every hour
-    is_idle = not names and context.issuer.arrivals is not None
+    is_idle = not names and starts_often(context.issuer)
     return ended(sentence, _runs(done), is_idle=is_idle)

@@ -1,13 +1,13 @@
 """The issuer's TOML: its extracts, how they are written, how their columns map, and the limits."""
 
 from math import sqrt
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import Field, model_validator
+from pydantic import Field, create_model, model_validator
 
+from flows.extensions import settings_tables
 from schemas import handover, portal, settings
-from schemas.arrivals import Arrivals
 from schemas.challenges import Challenge
 from schemas.eligible import Eligibility
 from schemas.mapping import Columns, PortalColumn, Spec
@@ -17,6 +17,7 @@ from schemas.settings import Settings, StoreSettings, setting
 from schemas.source import SourceSettings
 from schemas.status import Status
 
+T = TypeVar("T", bound=Settings)
 ISSUER = r"^[a-z0-9][a-z0-9-]{0,40}$"
 
 
@@ -217,7 +218,7 @@ def most_of(share: float, number: int) -> float:
     return usual + 3 * sqrt(usual)
 
 
-class Issuer(Settings):
+class KernelSettings(Settings):
     """One issuer: the whole TOML."""
 
     issuer: str = setting(
@@ -249,13 +250,17 @@ class Issuer(Settings):
     deliveries: dict[handover.ReceiverName, handover.Receiver] = Field(default_factory=dict)
     analysis: settings.Analysis = settings.Analysis()
     schedule: settings.Schedule = settings.Schedule()
-    arrivals: Arrivals | None = None  # where runs start when a file arrives
     alerts: settings.Alerts = settings.Alerts()
     channels: settings.Channels = settings.Channels()
     service: ServiceSettings | None = None  # the partner's API, where it is used
     retention: settings.Retention = settings.Retention()
     four_eyes: settings.FourEyes = settings.FourEyes()
     audit: settings.Audit = settings.Audit()
+
+    def table(self, kind: type[T]) -> T | None:
+        """Return the table of an extension that has this model, None where the TOML has none."""
+        tables = (value for _, value in self)
+        return next((value for value in tables if isinstance(value, kind)), None)
 
     @model_validator(mode="after")
     def _safe(self) -> Self:
@@ -292,3 +297,15 @@ class Issuer(Settings):
                 f'[deliveries.{by_itself[0]}] needs schedule = "by-hand"'
             )
         return self
+
+
+if TYPE_CHECKING:
+    Issuer = KernelSettings
+else:  # with the tables of the extensions that are there
+    Issuer = create_model(
+        "Issuer",
+        __base__=KernelSettings,
+        __module__=__name__,
+        __doc__=KernelSettings.__doc__,
+        **settings_tables(),
+    )

@@ -14,6 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from flows.extensions import settings_examples
 from schemas import portal
 from schemas.issuer import Issuer
 
@@ -136,14 +137,20 @@ def every_key() -> tuple[Key, ...]:
     return tuple(keys)
 
 
+def example() -> str:
+    """Return a TOML in which every key has an example, those of extensions too."""
+    own = Path(__file__).with_name("example.toml").read_text("utf-8")
+    return "\n".join([own, *settings_examples()])
+
+
 def _examples() -> dict[str, dict[str, Any]]:
     """Return the example of each key, by table and name; of those BY_NAME, of one name."""
-    example = tomllib.loads(Path(__file__).with_name("example.toml").read_text("utf-8"))
+    content = tomllib.loads(example())
     examples: dict[str, Any] = {}
     for table in BY_NAME:
-        tables_below = [each for each in example[table].values() if isinstance(each, dict)]
+        tables_below = [each for each in content[table].values() if isinstance(each, dict)]
         examples[table] = dict(chain.from_iterable(each.items() for each in tables_below))
-    return {"": example, **_examples_of_tables("", example), **examples}
+    return {"": content, **_examples_of_tables("", content), **examples}
 
 
 def _examples_of_tables(prefix: str, example: Mapping[str, Any]) -> dict[str, Any]:

@@ -117,8 +117,8 @@ CASES: dict[str, Callable[[Path], Refusal]] = {
     ),
     "NotFoundError: remediation.take_over": known("cardlink mend take-over {run} {why}"),
     "NotFoundError: remediation.dismiss": known(f"cardlink dismiss bank {EXTRACT} --undo {{why}}"),
-    "NotFoundError: remediation._refuse_other_day": known("cardlink dismiss bank 2026-11-20 {why}"),
-    "NotFoundError: remediation._refuse_other_day: undo": known(
+    "NotFoundError: remediation._dismiss_day": known("cardlink dismiss bank 2026-11-20 {why}"),
+    "NotFoundError: remediation._dismiss_day: undo": known(
         "cardlink dismiss bank 2026-11-23 --undo {why}"
     ),
     "NotFoundError: renewal._latest_extract": refused.no_portfolio,
@@ -168,8 +168,8 @@ SLOW = {
     "NotFoundError: link_form.decide_form",
     "NotFoundError: remediation.take_over",
     "NotFoundError: remediation.dismiss",
-    "NotFoundError: remediation._refuse_other_day",
-    "NotFoundError: remediation._refuse_other_day: undo",
+    "NotFoundError: remediation._dismiss_day",
+    "NotFoundError: remediation._dismiss_day: undo",
     "RowJumpError",
     "RowFallError",
     "DriftError",

@@ -11,6 +11,7 @@ import shutil
 import traceback
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 
 import polars as pl
@@ -102,9 +103,17 @@ def raising(error: str) -> Iterator[str]:
     for file in (mentions.ROOT / "flows").rglob("*.py"):
         text = file.read_text("utf-8")
         if f"{error}(" in text:
-            for function in ast.walk(ast.parse(text)):
-                if isinstance(function, ast.FunctionDef) and any(_raised(function, error)):
+            for function in _functions(ast.parse(text)):
+                if any(_raised(function, error)):
                     yield f"{file.stem}.{function.name}"
+
+
+def _functions(module: ast.Module) -> Iterator[ast.FunctionDef]:
+    """Yield the functions of a module and of its classes; those within others are part of these."""
+    classes = [node for node in module.body if isinstance(node, ast.ClassDef)]
+    for node in chain(module.body, *(each.body for each in classes)):
+        if isinstance(node, ast.FunctionDef):
+            yield node
 
 
 def _raised(function: ast.FunctionDef, error: str) -> Iterator[bool]:
@@ -117,7 +126,8 @@ def _raised(function: ast.FunctionDef, error: str) -> Iterator[bool]:
 def raised_by(error: BaseException) -> str:
     """Return the function that raised an error, behind its module."""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-    return f"{Path(frame.f_code.co_filename).stem}.{frame.f_code.co_name}"
+    function = frame.f_code.co_qualname.partition(".<locals>")[0].rpartition(".")[2]
+    return f"{Path(frame.f_code.co_filename).stem}.{function}"
 
 
 @pytest.mark.parametrize(

@@ -33,13 +33,8 @@ from flows.wiring import (
 with on_first_use():
     from flows.database import migrate
     from flows.extracts import errors, status, trailer
-    from flows.operations import (
-        acknowledgement,
-        arrivals_beat,
-        delivery_handover,
-        receivers,
-        settings_in_force,
-    )
+    from flows.operations import acknowledgement, delivery_handover, receivers, settings_in_force
+    from flows.operations import conditions as condition
     from flows.reports import bank_words, lists
     from flows.reports import link_forms as reported
     from flows.runs import context as contexts
@@ -127,7 +122,7 @@ def check(
         _compare_settings(wired, findings)
         _check_service(wired, findings)
         _check_acknowledgement(wired, findings)
-        _check_arrivals(wired, findings)
+        _check_conditions(wired, findings)
         _check_receivers(wired, findings)
     _check_channels(wired, findings)
     warnings += kept_from_others(wired.issuer, context.folder)
@@ -249,16 +244,13 @@ def _check_channels(context: contexts.IssuerContext, findings: list[Finding]) ->
         findings.append(Finding("channels", text))
 
 
-def _check_arrivals(context: contexts.IssuerContext, findings: list[Finding]) -> None:
-    """Say what the process of arrivals last reported."""
-    with _part(findings, "arrivals"):
-        store = context.adapters.store
-        state = arrivals_beat.liveness(store, context.issuer, context.adapters.now())
-        if state is None:
-            return
-        if state.is_down:
-            raise arrivals_beat.ArrivalsDownError(state=state.text)
-        findings.append(Finding("arrivals", state.text))
+def _check_conditions(context: contexts.IssuerContext, findings: list[Finding]) -> None:
+    """Say how what runs beside the flows is doing."""
+    adapters = context.adapters
+    with _part(findings, "store"):
+        for state in condition.conditions(context.issuer, adapters.store, adapters.now()):
+            found = _wrong(state.name, state.trouble) if state.trouble else None
+            findings.append(found or Finding(state.name, state.text))
 
 
 def _check_receivers(context: contexts.IssuerContext, findings: list[Finding]) -> None:

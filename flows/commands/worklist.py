@@ -19,7 +19,8 @@ from flows.steps import Sentence, Step, counted
 from flows.wiring import now, report_link, wire
 
 with on_first_use():
-    from flows.operations import arrivals_beat, undecided_work
+    from flows.operations import conditions as beside
+    from flows.operations import undecided_work
     from flows.reports import open_items, run_facts, summary
     from flows.reports import survey as surveys
     from flows.reports import work as works
@@ -64,7 +65,7 @@ class _Issuer(NamedTuple):
     extracts: list[Extract]
     runs: list[run_status.RunStatus]  # newest first
     under_way: frozenset[str]
-    arrivals: arrivals_beat.Liveness | None
+    conditions: list[beside.Condition]
 
     @property
     def name(self) -> str:
@@ -133,13 +134,16 @@ def _standing_facts(issuers: Sequence[_Issuer], everything: bool) -> dict[str, A
     """Return where issuers stand, as facts."""
     extracts = chain.from_iterable(known.extracts_shown(everything) for known in issuers)
     runs = chain.from_iterable(known.runs_shown(everything) for known in issuers)
-    arrivals = {known.name: known.arrivals for known in issuers}
     return {
         "cardholders": {known.name: known.survey.balance.facts for known in issuers},
-        "arrivals": {name: state._asdict() for name, state in arrivals.items() if state},
+        "conditions": {known.name: list(map(_facts_of, known.conditions)) for known in issuers},
         "extracts": [extract.facts for extract in extracts],
         "runs": [run._asdict() for run in runs],
     }
+
+
+def _facts_of(state: beside.Condition) -> dict[str, Any]:
+    return {"name": state.name, "text": state.text, "is_down": state.trouble is not None}
 
 
 def _issuer(context: Context, name: str) -> _Issuer:
@@ -152,11 +156,11 @@ def _issuer(context: Context, name: str) -> _Issuer:
     waiting = {run.run for run in survey.runs if run.rows_awaited}
     ended = {plan.run for plan in known.plans.values() if plan.end}
     begun = {run.run for run in statuses if run.run not in ended and run.state not in OVER}
-    arrivals = arrivals_beat.liveness(store, issuer_context.issuer, now())
+    states = beside.conditions(issuer_context.issuer, store, now())
     extracts = extracts_of(issuer_context, known.plans.values())
     facts = {run.run: run for run in survey.runs}
     runs = [located(run, facts.get(run.run)) for run in statuses]
-    return _Issuer(issuer_context, survey, extracts, runs, frozenset(waiting | begun), arrivals)
+    return _Issuer(issuer_context, survey, extracts, runs, frozenset(waiting | begun), states)
 
 
 def located(status: run_status.RunStatus, run: run_facts.RunFacts | None) -> run_status.RunStatus:
@@ -186,10 +190,10 @@ def _place(chunk: open_items.WaitingChunk) -> str:
 
 
 def _standing(known: _Issuer) -> Iterator[Part]:
-    """Yield where an issuer stands: cardholders, arrivals, extracts, and the runs under way."""
+    """Yield where an issuer stands: cardholders, what runs beside, extracts, runs under way."""
     yield f"{known.name}: {known.survey.balance.sentence}"
-    if known.arrivals is not None:
-        yield f"   arrivals: {known.arrivals.text}"
+    for state in known.conditions:
+        yield f"   {state.name}: {state.text}"
     yield f"   extracts: {_extracts(known)}"
     for run in known.runs_shown(everything=False):
         yield f"   under way: {run.run}: {run.state}"

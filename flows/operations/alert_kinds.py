@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from flows.extensions import hooks
+
 
 class Kind(NamedTuple):
     """A kind of alert: its title, and what to do (the runbook has a section for each)."""
@@ -69,10 +71,6 @@ KINDS: dict[str, Kind] = {
         "A channel takes no notifications",
         "Check the issuer, which tries each channel; correct its address, or its server.",
     ),
-    "arrivals-down": Kind(
-        "Nothing starts when a file arrives",
-        "See that the process of arrivals runs, and what hinders it; schedules start hourly.",
-    ),
     "links-not-taken": Kind(
         "Links have not come to a receiver, or it has not confirmed them",
         "Check the issuer, which says what stands in the way; ask the receiver. It is tried again.",
@@ -84,6 +82,9 @@ KINDS: dict[str, Kind] = {
         "Portal key cannot be used", "Nothing can be sealed: get a valid key from the portal."
     ),
 }
+
+for kinds_of in hooks("alert_kinds"):
+    KINDS |= kinds_of()
 
 
 class Alert(NamedTuple):

@@ -13,7 +13,7 @@ from flows.book.stored_book import known_plans
 from flows.errors import CardlinkError, TryAgainError
 from flows.operations.acknowledgement import not_told
 from flows.operations.alert_kinds import Alert, Cause
-from flows.operations.arrivals_beat import liveness
+from flows.operations.conditions import conditions
 from flows.operations.delivery_handover import late_receipts, troubles
 from flows.operations.extract_alerts import calendar_causes, extract_causes
 from flows.reports.ages import duration
@@ -54,7 +54,7 @@ def current_alerts(context: IssuerContext, failures: Collection[Failure] = ()) -
         *_key_causes(context),
         *_channel_causes(context),
         *_acknowledgement_causes(context),
-        *_arrival_causes(context),
+        *_condition_causes(context),
         *_delivery_causes(context),
         *_failure_causes(failures),
         *_run_causes(context, map(runs.run, recent), extracts),
@@ -90,11 +90,12 @@ def _channel_causes(context: IssuerContext) -> Iterator[Cause]:
         yield Cause("channel-failing", name, f"The channel {name} takes nothing: {trouble}")
 
 
-def _arrival_causes(context: IssuerContext) -> Iterator[Cause]:
-    """Yield that no run starts when a file arrives, where that is wanted."""
-    state = liveness(context.adapters.store, context.issuer, context.adapters.now())
-    if state is not None and state.is_down:
-        yield Cause("arrivals-down", "arrivals", f"arrivals: {state.text}")
+def _condition_causes(context: IssuerContext) -> Iterator[Cause]:
+    """Yield what runs beside the flows and does not do its work."""
+    adapters = context.adapters
+    for state in conditions(context.issuer, adapters.store, adapters.now()):
+        if state.trouble is not None:
+            yield Cause(f"{state.name}-down", state.name, f"{state.name}: {state.text}")
 
 
 def _acknowledgement_causes(context: IssuerContext) -> Iterator[Cause]:

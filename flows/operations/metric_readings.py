@@ -14,7 +14,6 @@ from flows.book.book import read_book
 from flows.book.people import Balance, balance_of
 from flows.errors import CardlinkError
 from flows.operations.alert_history import open_alerts
-from flows.operations.arrivals_beat import read_beat
 from flows.reports.funnel_words import stored_funnel
 from flows.reports.summary import FIGURES
 from flows.runs.business_date import local_day
@@ -311,15 +310,6 @@ def answered_at(reading: Reading) -> Values:
     """Return when a result was taken in last, as an epoch."""
     last = max((run.answered_at for run in reading.committed), default=0.0)
     return {"": last} if last else {}
-
-
-def beaten_at(reading: Reading) -> Values:
-    """Return when the process of arrivals last beat, as an epoch."""
-    context = reading.context
-    if context.issuer.arrivals is None:
-        return {}
-    beat = read_beat(context.adapters.store, context.issuer.issuer)
-    return {"": beat.at.timestamp()} if beat else {}
 
 
 def derived_at(reading: Reading) -> Values:

@@ -5,7 +5,7 @@ processes live that derive them. The figures of a run are kept, also when its le
 not read again where nothing of it is open.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -18,6 +18,7 @@ from prometheus_client.core import (
 from prometheus_client.openmetrics.exposition import generate_latest as openmetrics
 from prometheus_client.registry import Collector
 
+from flows.extensions import hooks
 from flows.operations import metric_readings as readings
 from flows.operations.metric_readings import Reading, Values
 from flows.runs.context import IssuerContext
@@ -67,7 +68,6 @@ GAUGES = (
     Gauge("key_days", "Days until the portal's key ends, of 30.", "", readings.key_days),
     Gauge("last_commit_timestamp_seconds", "When a run was committed.", "", readings.committed_at),
     Gauge("last_result_timestamp_seconds", "When a result was taken in.", "", readings.answered_at),
-    Gauge("arrivals_timestamp_seconds", "When arrivals last looked.", "", readings.beaten_at),
     Gauge("last_run_seconds", "From plan to commit of the newest run.", "", readings.took),
     Gauge("metrics_timestamp_seconds", "When these were derived.", "", readings.derived_at),
     Gauge("link_hours", "Hours from an extract's drop to its links.", "kind", readings.link_hours),
@@ -112,10 +112,18 @@ def metric_families(context: IssuerContext) -> list[Metric]:
     reading = readings.read_issuer(context)
     issuer = context.issuer.issuer
     families = [
-        *(_numbers(metric, issuer, metric.read(reading)) for metric in (*GAUGES, *COUNTERS)),
+        *(_numbers(metric, issuer, metric.read(reading)) for metric in numbers()),
         *(_histogram(metric, issuer, reading) for metric in HISTOGRAMS),
     ]
     return [family for family in families if family.samples]
+
+
+def numbers() -> Iterator[Gauge]:
+    """Yield the metrics that are numbers, those of extensions too."""
+    yield from GAUGES
+    for gauges in hooks("gauges"):
+        yield from gauges()
+    yield from COUNTERS
 
 
 def write_metrics(context: IssuerContext) -> str:

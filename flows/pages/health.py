@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from flows.configuration import issuers, load_issuer
 from flows.errors import CardlinkError
-from flows.operations.arrivals_beat import liveness
+from flows.operations.conditions import conditions
 from flows.wiring import now, open_store
 
 EVERY = 30.0  # seconds
@@ -62,9 +62,9 @@ def _down(folder: Path) -> Iterator[bool]:
     for name in names:
         try:
             settings = load_issuer(folder, name)
-            state = liveness(open_store(settings, folder), settings, now())
+            states = conditions(settings, open_store(settings, folder), now())
         except CardlinkError:
             yield True
             continue
-        if state is not None:
-            yield state.is_down
+        for state in states:
+            yield state.trouble is not None

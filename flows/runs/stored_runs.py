@@ -55,7 +55,9 @@ class StoredRuns:
 
     def within(self, connection: Connection) -> Self:
         """Return the same runs as an open transaction sees them: none begins within another."""
-        return type(self)(self.adapters.within(connection), self.issuer)
+        same = type(self)(self.adapters.within(connection), self.issuer)
+        same.__dict__["ids"] = self.ids  # listed once
+        return same
 
     @read_once
     def ids(self) -> list[RunId]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from flows.errors import BalanceError, CardlinkError, ExtractError, GateError
+from flows.extensions import starts_often
 from flows.runs.context import IssuerContext
 from flows.runs.stored_run import StoredRun
 from flows.submissions.extract_states import UNSUBMITTED, ExtractState, State, extract_states
@@ -53,7 +54,7 @@ def is_left(context: IssuerContext, extract: ExtractState) -> bool:
     nights are only a net.
     """
     is_open = extract.state in UNSUBMITTED and extract.entry is not None
-    if context.issuer.arrivals is None or not is_open:
+    if not starts_often(context.issuer) or not is_open:
         return False
     if extract.state in _UNDECIDED:
         return True

@@ -56,7 +56,7 @@ class Drop(NamedTuple):
         """Run the process of arrivals."""
         with (self.stage.folder / "arrivals.log").open("ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "flows.arrivals"],
+                [sys.executable, "-m", "flows.extensions.arrivals"],
                 env=self.stage.settings,
                 stdout=log,
                 stderr=log,

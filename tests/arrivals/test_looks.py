@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from flows.adapters.local import LocalStore
-from flows.arrivals import __main__ as process
-from flows.arrivals.looks import DroppedFiles, IssuerWatch, watch_issuers
-from flows.arrivals.starts import NotDeployedError
-from flows.operations.arrivals_beat import liveness, read_beat
+from flows.extensions.arrivals import __main__ as process
+from flows.extensions.arrivals.beat import liveness, read_beat
+from flows.extensions.arrivals.looks import DroppedFiles, IssuerWatch, watch_issuers
+from flows.extensions.arrivals.settings import Arrivals
+from flows.extensions.arrivals.starts import NotDeployedError
 from flows.runs.store import Entry, StoreDeniedError, VerdictAwaitedError, VerdictRefusedError
 from flows.wiring import now
 from tests.cli.test_reconcile import TOML
@@ -240,7 +241,9 @@ def test_changes_of_the_toml_files_are_taken_up(tmp_path: Path) -> None:
     assert [] == none == wrong
     assert first == same
     assert [1] == [
-        watch.issuer.arrivals.every_seconds for watch in changed if watch.issuer.arrivals
+        settings.every_seconds
+        for watch in changed
+        if (settings := watch.issuer.table(Arrivals)) is not None
     ]
     assert all(watch.stop.is_set() for watch in first)
     state = liveness(LocalStore(tmp_path / "store"), changed[0].issuer, now())

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flows.adapters.local import LocalStore
-from flows.operations.arrivals_beat import SILENT, Beat, liveness, read_beat, write_beat
+from flows.extensions.arrivals.beat import SILENT, Beat, liveness, read_beat, write_beat
 from tests.night import BANK, NOON, issuer
 
 SECOND = timedelta(seconds=1)

@@ -7,8 +7,9 @@ from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
+from flows.extensions.arrivals import hooks
+from flows.extensions.arrivals.beat import Beat, write_beat
 from flows.operations import metric_readings
-from flows.operations.arrivals_beat import Beat, write_beat
 from flows.operations.metric_readings import Figures, Reading, RunReading
 from flows.operations.metrics import _upto
 from flows.runs.events import ANSWERED
@@ -75,7 +76,7 @@ def test_of_several_keys_the_first_that_ends_and_the_beat_of_arrivals() -> None:
 
     known = reading(bench, context=context)
 
-    assert {"": FIRST} == metric_readings.beaten_at(known)
+    assert {"": FIRST} == hooks.beaten_at(known)
     assert {"": 7} == metric_readings.key_days(known)
 
 

@@ -19,12 +19,12 @@ from prometheus_client.openmetrics import parser
 from flows.adapters.local import LocalStore
 from flows.adapters.plain_sealer import PlainSealer
 from flows.errors import CardlinkError
+from flows.extensions.arrivals.beat import Beat, write_beat
 from flows.extensions.simulator.extract import write_sample
 from flows.operations.acknowledgement import acknowledge
 from flows.operations.alert_history import open_alerts, record_notified, watch
 from flows.operations.alert_kinds import KINDS
 from flows.operations.alerts import Failure, current_alerts
-from flows.operations.arrivals_beat import Beat, write_beat
 from flows.operations.break_decisions import close_break
 from flows.operations.delivery import deliver
 from flows.operations.delivery_handover import hand_over

@@ -19,9 +19,9 @@ from prefect.settings import (
     temporary_settings,
 )
 
-from flows.arrivals.starts import NotDeployedError, begin
 from flows.commands.context import Context
 from flows.errors import CardlinkError
+from flows.extensions.arrivals.starts import NotDeployedError, begin
 from flows.install import install
 from flows.prefect_answers import ServerFailsError, ServerRefusesError
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from flows.adapters.local import LocalStore
-from flows.operations.arrivals_beat import Beat, write_beat
+from flows.extensions.arrivals.beat import Beat, write_beat
 from flows.pages.health import EVERY, ArrivalsHealth
 from flows.wiring import now
 from tests.cli.test_reconcile import TOML

@@ -24,7 +24,7 @@ from botocore.exceptions import ClientError
 
 from flows.adapters.s3 import S3Store
 from flows.analysis.export import export
-from flows.arrivals.looks import IssuerWatch
+from flows.extensions.arrivals.looks import IssuerWatch
 from flows.operations.alert_history import watch
 from flows.operations.delivered_so_far import confirm
 from flows.operations.delivery import deliver

@@ -15,9 +15,9 @@ import pytest
 import yaml
 from prometheus_client.core import Metric
 
+from flows.extensions.arrivals.beat import Beat, write_beat
 from flows.operations.alert_history import watch
-from flows.operations.arrivals_beat import Beat, write_beat
-from flows.operations.metrics import COUNTERS, GAUGES, HISTOGRAMS, PREFIX, metric_families
+from flows.operations.metrics import HISTOGRAMS, PREFIX, metric_families, numbers
 from flows.reports.across import reconcile_runs
 from tests.night import BANK, Bench, local_bench
 from tests.operations.test_watch import STORIES
@@ -44,8 +44,10 @@ def panels() -> list[dict[str, Any]]:
 
 def exposed_names() -> set[str]:
     """Return every name that a sample can have."""
-    names = {PREFIX + gauge.name for gauge in GAUGES}
-    names |= {f"{PREFIX}{counter.name}_total" for counter in COUNTERS}
+    names = {
+        f"{PREFIX}{number.name}_total" if number.kind == "counter" else PREFIX + number.name
+        for number in numbers()
+    }
     for histogram in HISTOGRAMS:
         names |= {f"{PREFIX}{histogram.name}_{part}" for part in ("bucket", "count", "sum")}
     return names

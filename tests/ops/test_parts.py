@@ -170,7 +170,7 @@ def test_cardlinks_database_is_reached_by_the_worker_alone() -> None:
 
 def test_no_other_part_has_code_that_opens_cardlinks_database() -> None:
     parts = {
-        "arrivals": names_of_wiring("flows/arrivals"),
+        "arrivals": names_of_wiring("flows/extensions/arrivals"),
         "pages": names_of_wiring("flows/pages"),
         "install": names_of_wiring("flows/install"),
     }

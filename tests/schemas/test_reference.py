@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # its stubs are a package of their own
 
-import schemas
 from flows.configuration import ConfigurationError, load_issuer
+from schemas import reference
 from schemas.issuer import Issuer
 from schemas.reference import BY_NAME, every_key, json_schema, toml
 
@@ -28,7 +28,7 @@ COPYBOOK = """\
     05 REC-TYPE PIC XX.
     05 STREET PIC X(30).
 """
-EXAMPLE = (Path(schemas.__file__).parent / "example.toml").read_text("utf-8")
+EXAMPLE = reference.example()
 EDITOR = Draft202012Validator(json_schema())
 
 

@@ -14,13 +14,13 @@ from typing import Final
 
 from flows.configuration import issuers, load_issuer
 from flows.errors import CardlinkError, guarded
-from flows.operations.arrivals_beat import BEAT_SECONDS, Beat, write_beat
+from flows.extensions.arrivals.beat import BEAT_SECONDS, Beat, write_beat
+from flows.extensions.arrivals.settings import Arrivals
 from flows.redaction import redact
 from flows.runs.keys import extracts, results
 from flows.runs.store import Entry, Screened, Store, VerdictAwaitedError, VerdictRefusedError
 from flows.steps import counted
 from flows.wiring import now, open_store
-from schemas.arrivals import Arrivals
 from schemas.issuer import Issuer
 
 LOG = logging.getLogger("cardlink")
@@ -98,7 +98,7 @@ class IssuerWatch(Thread):
 
     def run(self) -> None:
         """Look until the stop."""
-        settings = self.issuer.arrivals or Arrivals()
+        settings = self.issuer.table(Arrivals) or Arrivals()
         LOG.info("%s: runs start when files arrive", self.issuer.issuer)
         while not self.stop.is_set():
             self.look()
@@ -164,5 +164,5 @@ def _with_arrivals(folder: Path) -> Iterator[Issuer]:
         except CardlinkError as error:
             LOG.warning("%s", error)
             continue
-        if issuer.arrivals is not None:
+        if issuer.table(Arrivals) is not None:
             yield issuer

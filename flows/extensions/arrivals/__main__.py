@@ -1,4 +1,4 @@
-"""The process of arrivals: `python -m flows.arrivals` starts a run as soon as its file is there.
+"""The process `python -m flows.extensions.arrivals` starts a run as soon as its file is there.
 
 It looks after every issuer with `[arrivals]`, and takes up changes of the TOML files by itself.
 """
@@ -48,8 +48,8 @@ def main() -> int:
 def work() -> NoReturn:
     """Start runs until a signal, with a sign of life while every issuer is looked after."""
     # what takes time to import, after the health check above
-    from flows.arrivals.looks import watch_issuers
-    from flows.arrivals.starts import begin
+    from flows.extensions.arrivals.looks import watch_issuers
+    from flows.extensions.arrivals.starts import begin
     from flows.prefect_answers import require_server
     from flows.wiring import config_folder
 

@@ -1,4 +1,4 @@
-"""Arrivals: `python -m flows.arrivals` starts a run as soon as its file is there.
+"""Arrivals: `python -m flows.extensions.arrivals` starts a run as soon as its file is there.
 
 Put here when a dropped file is ready for a run, and how runs are started. It decides nothing about
 a file: it starts the deployment that a schedule starts too, so to start it twice, or for nothing,

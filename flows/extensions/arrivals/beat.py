@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from pydantic import BaseModel
 
 from flows.errors import OperatorError
+from flows.extensions.arrivals.settings import Arrivals
 from flows.reports.ages import duration
 from flows.runs.documents import read_document
 from flows.runs.keys import metrics
@@ -25,8 +26,8 @@ class ArrivalsDownError(OperatorError):
 
     message = "Nothing starts when a file arrives: {state}."
     next_step = (
-        "See that `python -m flows.arrivals` runs beside the worker, and remove what hinders it; "
-        "meanwhile the schedules start every hour."
+        "See that `python -m flows.extensions.arrivals` runs beside the worker, and remove what "
+        "hinders it; meanwhile the schedules start every hour."
     )
 
 
@@ -60,7 +61,7 @@ class Liveness(NamedTuple):
 
 def liveness(store: Store, issuer: Issuer, now: datetime) -> Liveness | None:
     """Return whether runs start when a file arrives; None where that is not wanted."""
-    if issuer.arrivals is None:
+    if issuer.table(Arrivals) is None:
         return None
     beat = read_beat(store, issuer.issuer)
     if beat is None:

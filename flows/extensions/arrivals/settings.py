@@ -6,8 +6,8 @@ from schemas.settings import Settings, setting
 class Arrivals(Settings):
     """Runs start when a file arrives; with this table, schedules are a net with an hour's mesh.
 
-    The process `python -m flows.arrivals` runs beside the worker, and lists the issuer's `extracts`
-    and `results` every few seconds.
+    The process `python -m flows.extensions.arrivals` runs beside the worker, and lists the issuer's
+    `extracts` and `results` every few seconds.
     """
 
     every_seconds: int = setting(
@@ -16,3 +16,6 @@ class Arrivals(Settings):
         ge=1,
         le=60,
     )
+
+
+TABLES = {"arrivals": (Arrivals | None, None)}
