@@ -6,7 +6,7 @@ What a bucket asks for is a setting of the store, never of its callers: encrypti
 is written, the owner on every call, and the malware scanner's verdict on a dropped file, which
 `open` itself asks for, so that no way of reading one can pass it. The list of pending extracts asks
 before only to say what waits. A lock is put on what nothing ever deletes (`LASTING`: manifests,
-commits, events, the audit trail) and on the record of the probe.
+commits, events, segments of the journal) and on the record of the probe.
 
 Retries are ours alone (botocore tries once), because only then do we know whether the response to a
 write was lost. A 412 after a lost response is read and compared. Pins are ETags, because listings

@@ -80,7 +80,7 @@ def verify(context: Context, issuer: Issuer, *, head: str = "") -> Result:
     number = len(proof.findings)
     differing = counted(number, "object is not as recorded", "objects are not as recorded")
     headline = f"{differing}, first {first.key}: {first.what}"
-    advice = "what to do: deploy/RUNBOOK.md, The journal"
+    advice = "what to do: deploy/RUNBOOK.md, The audit trail"
     shown = [headline, *lines, "", _table(proof), advice]
     if not erased.is_interrupted(erased.unfinished_erasures(adapters.store, issuer)):
         return Result(facts, shown, exit_code=4)

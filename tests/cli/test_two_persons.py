@@ -95,11 +95,11 @@ def asked(folder: Path, *arguments: str, who: str = "anna") -> str:
 
 
 def others(bank: Bench) -> dict[str, bytes]:
-    """Return everything in the store but requests and the trail that names them."""
+    """Return everything in the store but requests and segments of the journal."""
     return {
         key: data
         for key, data in bank.snapshot().items()
-        if not key.startswith(("bank/approvals/", "bank/audit/"))
+        if not key.startswith(("bank/approvals/", "bank/journal/"))
     }
 
 
