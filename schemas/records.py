@@ -76,7 +76,7 @@ class SettingsInForce(Record):
 
 
 class Closing(Record):
-    """One record of a run's chain `closed/`: a break was closed with so many rows, or reopened.
+    """A break of a run was closed with so many rows, or reopened.
 
     `decision` is one of `schemas.breaks.DECISIONS`, empty where it is reopened; `covers`
     are the sent rows it has its effect on: those of the break at that time.

@@ -1,9 +1,9 @@
 """Close the breaks of a run by a decision about their rows, and reopen them.
 
-Each closing is a record, create-only, with who, when and why; the report is rebuilt after it.
+Each closing stands with who, when and why; the report is rebuilt after it.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -11,10 +11,10 @@ from flows.book.stored_book import closed_runs
 from flows.errors import OperatorError
 from flows.reports.rebuild import RunReport, rebuild_lasting
 from flows.reports.reconciled import Findings, find_breaks
-from flows.runs.chains import add_record
-from flows.runs.closings import chunk_of, place_of
+from flows.runs.closings import add_closing, chunk_of, closed_breaks, place_of
 from flows.runs.context import IssuerContext
 from flows.runs.errors import NotFoundError
+from flows.runs.journal import Act, enter
 from flows.runs.outbox import select_chunks
 from flows.runs.shown_rows import refuse_other_rows
 from flows.runs.stored_run import StoredRun
@@ -67,18 +67,21 @@ def close_break(
     """
     signed = context.adapters.signed(reason)
     stored = StoredRun.by_id(context.adapters, run)
+    seen = stored.closed_breaks
     findings = find_breaks(context, stored)
     _refuse_unless_offered(run, name, decision)
     if (name, decision) == (RESULT_SHORT, LOST):
         findings = _with_unanswered_chunk(context, run, findings, place)
     if _is_unreported(stored, findings, name, place):
-        return _record(context, stored, "closed", dict[Break, tuple[int, ...]](), signed)
+        return _settled(context, stored, ())
     chosen = _chosen(run, "open", findings.breaks, name, place)
     _refuse_other_rows(context, run, chosen, expected)
     covered = {open_break: _covered_rows(findings, open_break, decision) for open_break in chosen}
     if rows:
         covered = _only(covered, rows)
-    return _record(context, stored, "closed", covered, signed, decision)
+    if not _is_recorded(context, stored, seen, "closed", covered, signed, decision):
+        return close_break(context, run, name, place, reason, decision, rows, expected)
+    return _settled(context, stored, covered)
 
 
 def runs_to_close(context: IssuerContext, name: str, rows: str | None) -> list[str]:
@@ -114,11 +117,14 @@ def reopen_break(
     """
     signed = context.adapters.signed(reason)
     stored = StoredRun.by_id(context.adapters, run)
+    seen = stored.closed_breaks
     if _is_open_and_unreported(context, stored, name, place):
-        return _record(context, stored, "reopened", dict[Break, tuple[int, ...]](), signed)
-    chosen = _chosen(run, "closed", stored.closed_breaks, name, place)
+        return _settled(context, stored, ())
+    chosen = _chosen(run, "closed", seen, name, place)
     _refuse_other_rows(context, run, chosen, expected)
-    return _record(context, stored, "reopened", dict.fromkeys(chosen, ()), signed)
+    if not _is_recorded(context, stored, seen, "reopened", dict.fromkeys(chosen, ()), signed):
+        return reopen_break(context, run, name, place, reason, expected)
+    return _settled(context, stored, chosen)
 
 
 def _refuse_other_rows(
@@ -225,27 +231,42 @@ def _only(
     return only
 
 
-def _record(
+def _is_recorded(
     context: IssuerContext,
     run: StoredRun,
-    act: Literal["closed", "reopened"],
+    seen: list[Closing],
+    what: Literal["closed", "reopened"],
     covered: Mapping[B, tuple[int, ...]],
     signed: Mapping[str, Any],
     decision: str = "",
-) -> Settled:
-    """Record that breaks, each with the rows it covers, are closed or open again; report the run.
+) -> bool:
+    """Record that breaks, each with the rows it covers, are closed or open again.
 
-    A break that is reopened keeps the decision of its closing.
+    False where others have closed or reopened breaks of the run since its closings were `seen`. A
+    break that is reopened keeps the decision of its closing.
     """
-    for chosen, rows in covered.items():
-        record = Closing(
-            **signed,
-            what=act,
-            name=chosen.name,
-            place=chosen.place,
-            rows=chosen.rows,
-            decision=decision or getattr(chosen, "decision", ""),
-            covers=rows,
-        )
-        add_record(run.store, run.keys.closed, record)
-    return Settled(tuple(covered), rebuild_lasting(context, run))
+
+    def work(act: Act) -> bool:
+        standing = closed_breaks(context.adapters.within(act.connection), run.issuer, run.id)
+        if standing != seen:
+            return False
+        for chosen, rows in covered.items():
+            closing = Closing(
+                **signed,
+                what=what,
+                name=chosen.name,
+                place=chosen.place,
+                rows=chosen.rows,
+                decision=decision or getattr(chosen, "decision", ""),
+                covers=rows,
+            )
+            add_closing(act, run.id, closing, standing)
+        return True
+
+    entered = f"break {what}"
+    return enter(context.adapters, run.issuer, entered, work, run=run.id, reason=signed["reason"])
+
+
+def _settled(context: IssuerContext, run: StoredRun, breaks: Iterable[Break | Closing]) -> Settled:
+    """Report a run whose breaks were closed or reopened."""
+    return Settled(tuple(breaks), rebuild_lasting(context, run.fresh()))

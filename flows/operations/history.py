@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from flows.runs.adapters import Adapters
-from flows.runs.chains import records
+from flows.runs.decisions import BREAK, decisions
 from flows.runs.documents import read_events
 from flows.runs.errors import UnknownRunError
 from flows.runs.identity import digest
@@ -103,7 +103,7 @@ def _end(run: StoredRun) -> Iterator[HistoryEvent]:
 
 def _closings(run: StoredRun) -> Iterator[HistoryEvent]:
     """Yield the breaks that were closed and reopened."""
-    for closing in records(run.store, run.keys.closed, Closing):
+    for closing in decisions(run.adapters, run.issuer, BREAK, Closing, run.id):
         facts = {
             "break": closing.name,
             "place": closing.place,

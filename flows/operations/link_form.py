@@ -13,7 +13,7 @@ from flows.redaction import redact
 from flows.reports.link_forms import count_links, departing_links, received_links
 from flows.results.confirmed_forms import confirmed_forms
 from flows.runs.context import IssuerContext
-from flows.runs.decisions import FORM, decide, take_back
+from flows.runs.decisions import FORM, decide, lift
 from flows.runs.errors import NotFoundError
 from flows.runs.journal import Act, enter
 from flows.runs.stored_runs import StoredRuns
@@ -66,7 +66,8 @@ def decide_form(
                 )
             decide(act, FORM, "", record, stands=record.form)
         elif undo:
-            take_back(act, FORM, "", record, stands=record.form)
+            lift(act, FORM, "", record.form)
+            decide(act, FORM, "", record)
         else:
             return standing
         return record

@@ -13,7 +13,7 @@ from flows.reports.missed_days import missed_days
 from flows.runs.adapters import Adapters
 from flows.runs.claim import ClaimHolder, end, holder_of
 from flows.runs.context import IssuerContext
-from flows.runs.decisions import DAY, EXTRACT, decide, decisions, take_back
+from flows.runs.decisions import DAY, EXTRACT, decide, decisions, lift
 from flows.runs.dismissed_days import day_named
 from flows.runs.errors import NotFoundError
 from flows.runs.events import record_event
@@ -135,7 +135,8 @@ def _dismissed(
     elif record.what == "dismissed":
         return standing
     else:
-        take_back(act, kind, subject, record, stands=standing.key)
+        lift(act, kind, subject, standing.key)
+        decide(act, kind, subject, record)
     return record
 
 

@@ -33,6 +33,7 @@ from flows.runs.threads import concurrently, prefetch
 from flows.runs.told import rows_told
 from schemas.breaks import Break
 from schemas.ledger import AWAITING
+from schemas.records import Closing
 from schemas.tables import Awaiting, Questions, Refusals
 
 SENT_ROW = {
@@ -102,10 +103,11 @@ def rebuild_lasting(
             return report
 
 
-def _report_inputs(run: StoredRun) -> list[Entry]:
-    """List the objects added after a run's commit that its report is made of."""
-    prefixes = (run.keys.outcomes, run.keys.closed, run.keys.singles)
-    return list(chain.from_iterable(run.store.keys(prefix) for prefix in prefixes))
+def _report_inputs(run: StoredRun) -> tuple[list[Entry], list[Closing]]:
+    """Return what was added after a run's commit that its report is made of."""
+    prefixes = (run.keys.outcomes, run.keys.singles)
+    objects = list(chain.from_iterable(run.store.keys(prefix) for prefix in prefixes))
+    return objects, run.fresh().closed_breaks
 
 
 def _keep_parts(

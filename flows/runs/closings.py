@@ -1,11 +1,11 @@
 """The breaks of a run that operators closed, and the places that breaks name."""
 
 import re
-from itertools import chain
 
-from flows.runs.chains import records
-from flows.runs.keys import RunKeys
-from flows.runs.store import Store
+from flows.runs.adapters import Adapters
+from flows.runs.decisions import BREAK, decide, decisions, lift
+from flows.runs.identity import canonical, digest
+from flows.runs.journal import Act
 from schemas.records import Closing
 
 ROWS = ", rows "
@@ -23,24 +23,30 @@ def chunk_of(place: str) -> int:
     return int(named[1]) if named else 0
 
 
-def closed_breaks(store: Store, keys: RunKeys) -> list[Closing]:
-    """Return the closings of a run that are not reopened, by kind and place, oldest first.
+def closed_breaks(adapters: Adapters, issuer: str, run: str) -> list[Closing]:
+    """Return the closings of a run that are not reopened, by kind and place, oldest first."""
+    standing = decisions(adapters, issuer, BREAK, Closing, run, standing=True)
+    return sorted(standing, key=_break_of)
+
+
+def add_closing(act: Act, run: str, closing: Closing, standing: list[Closing]) -> None:
+    """Decide about a break; `standing`: the closings of its run.
 
     One that names its rows adds to the earlier ones at its place; any other replaces them.
     """
-    standing: dict[tuple[str, str], list[Closing]] = {}
-    for closing in records(store, keys.closed, Closing):
-        kind_and_place = (closing.name, place_of(closing.place))
-        earlier = standing.get(kind_and_place, [])
-        standing[kind_and_place] = _closings_after(earlier, closing)
-    in_order = (closings for _, closings in sorted(standing.items()))
-    return list(chain.from_iterable(in_order))
+    stands = _stands(closing)
+    for earlier in standing:
+        is_added_to = closing.covers and earlier.covers and _stands(earlier) != stands
+        if _break_of(earlier) == _break_of(closing) and not is_added_to:
+            lift(act, BREAK, run, _stands(earlier))
+    decide(act, BREAK, run, closing, stands=None if closing.what == "reopened" else stands)
 
 
-def _closings_after(earlier: list[Closing], closing: Closing) -> list[Closing]:
-    """Return the closings that stand at a place after another record."""
-    if closing.what == "reopened":
-        return []
-    if not closing.covers:
-        return [closing]
-    return [*(other for other in earlier if other.covers), closing]
+def _break_of(closing: Closing) -> tuple[str, str]:
+    return closing.name, place_of(closing.place)
+
+
+def _stands(closing: Closing) -> str:
+    """Return what is decided once at a time: a break, or these rows of it."""
+    rows = digest(canonical({"rows": closing.covers}))[:16] if closing.covers else "all rows"
+    return f"{closing.name} at {place_of(closing.place)}: {rows}"

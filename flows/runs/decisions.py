@@ -18,6 +18,7 @@ from schemas.records import Record
 EXTRACT: Final = "extract"  # by the digest of its content
 DAY: Final = "day"
 FORM: Final = "link form"
+BREAK: Final = "break"  # by run
 
 R = TypeVar("R", bound=Record)
 _OWN = ("at", "by", "reason")  # fields that are columns
@@ -45,11 +46,10 @@ def decide(act: Act, kind: str, subject: str, record: Record, stands: str | None
     return number
 
 
-def take_back(act: Act, kind: str, subject: str, record: Record, stands: str) -> int:
-    """Add a decision that takes back what stands; return its number."""
+def lift(act: Act, kind: str, subject: str, stands: str) -> None:
+    """Let a decision stand no more, which a later one takes back or replaces."""
     standing = {"kind": kind, "subject": subject, "stands": stands}
     act.update(DECISION, standing, stands=None)
-    return decide(act, kind, subject, record)
 
 
 def decisions(
@@ -88,6 +88,15 @@ def standing_subjects(adapters: Adapters, issuer: str, kind: str) -> frozenset[s
     )
     with adapters.database.snapshot() as connection:
         return frozenset(connection.execute(query).scalars())
+
+
+def count_decisions(adapters: Adapters, issuer: str, kind: str, subject: str) -> int:
+    """Return how many decisions of a kind there are about a subject, also those taken back."""
+    query = select(func.count()).where(
+        DECISION.c.issuer == issuer, DECISION.c.kind == kind, DECISION.c.subject == subject
+    )
+    with adapters.database.snapshot() as connection:
+        return connection.execute(query).scalar_one()
 
 
 def decision_rows(

@@ -174,7 +174,6 @@ class RunKeys:
         self.analysis = f"{hive(run.issuer, 'rows', run.day)}{run}-"
         # attributed result rows, derived from result files and ledger
         self.outcomes = base + "outcomes/"
-        self.closed = base + "closed/"  # the chain of breaks that operators closed and reopened
         self.singles = base + "single/"  # single links for rows of the run
         # the partner's messages about the run's links, and what they mean
         self.placements = base + "placements/"

@@ -26,6 +26,7 @@ from flows.runs.chunks import (
     outbox_chunks,
 )
 from flows.runs.closings import chunk_of, closed_breaks
+from flows.runs.decisions import BREAK, count_decisions
 from flows.runs.documents import parsed, read_document, read_facts
 from flows.runs.errors import AbandonedError, LedgerPurgedError, NotCommittedError, UnknownRunError
 from flows.runs.events import CANCELLED, COMMITTED, REFUSED, REPEATED_BY, REPLACED, kind_of
@@ -284,7 +285,7 @@ class StoredRun:
         committed = sum(run.manifest is not None for run in repeats)
         cancelled = len(self._entries_of((CANCELLED,)))
         return {
-            "closed": sum(1 for _ in self.store.keys(self.keys.closed)),
+            "closed": count_decisions(self.adapters, self.issuer, BREAK, self.id),
             "answers": sum(key.endswith(ANSWER) for key in self._single_keys),
             **({"repeats": committed} if committed else {}),
             **({"cancelled": cancelled} if cancelled else {}),
@@ -364,7 +365,7 @@ class StoredRun:
     @read_once
     def closed_breaks(self) -> list[Closing]:
         """The closings of breaks that are not reopened, by kind and place, oldest first."""
-        return closed_breaks(self.store, self.keys)
+        return closed_breaks(self.adapters, self.issuer, self.id)
 
     @read_once
     def reseals(self) -> tuple[Reseal, ...]:

@@ -27,7 +27,6 @@ from flows.reports.reconciled import find_breaks
 from flows.reports.verdicts import OUT_OF_BALANCE, WAITING
 from flows.results.decisions import sort_breaks
 from flows.runs.adapters import NoReasonError
-from flows.runs.closings import closed_breaks
 from flows.runs.context import overlaid
 from flows.runs.errors import NotFoundError
 from flows.runs.keys import keys_of
@@ -157,9 +156,9 @@ def test_a_closed_break_is_no_longer_found(short: tuple[Bench, str]) -> None:
 
     after = find_breaks(bench.context, bench.stored(run)).breaks
     assert ([one.name for one in before], after) == (["RESULT_SHORT"], ())
-    assert {
-        (one.name, one.place, one.rows) for one in closed_breaks(bench.store, keys_of(run))
-    } == {("RESULT_SHORT", "chunk 1", 4)}
+    assert {(one.name, one.place, one.rows) for one in bench.stored(run).closed_breaks} == {
+        ("RESULT_SHORT", "chunk 1", 4)
+    }
 
 
 def test_a_command_stopped_between_its_record_and_the_report_is_finished_by_the_same_one(
@@ -174,7 +173,7 @@ def test_a_command_stopped_between_its_record_and_the_report_is_finished_by_the_
 
     assert ["RESULT_SHORT"] == open_before
     assert [] == summary(bench, run)["breaks"]
-    assert 1 == len(closed_breaks(bench.store, keys_of(run)))
+    assert 1 == len(bench.stored(run).closed_breaks)
     with pytest.raises(NotFoundError):
         close_break(bench.context, run, "RESULT_SHORT", "", WHY, "lost")
 

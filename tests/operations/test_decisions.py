@@ -16,6 +16,7 @@ from sqlalchemy import select
 
 from flows.database.connection import Database
 from flows.errors import CardlinkError
+from flows.operations.break_decisions import close_break, reopen_break
 from flows.operations.link_form import decide_form
 from flows.operations.remediation import dismiss
 from flows.runs.context import IssuerContext, overlaid
@@ -45,6 +46,16 @@ def night_and_no_other(bench: Bench) -> str:
     return "2026-11-24"
 
 
+def short_result(bench: Bench) -> str:
+    run = bench.submit(bench.drop(10)).manifest.run
+    bench.answer(fail_share=0.0)
+    [result] = bench.store.keys("bank/results/")
+    rows = bench.content(result.key).splitlines(keepends=True)
+    bench.store.replace(result.key, [b"".join(rows[:7])])
+    bench.ingest()
+    return run
+
+
 KINDS = {
     "link form": Kind(
         lambda _: FORM,
@@ -57,6 +68,12 @@ KINDS = {
         lambda context, extract: dismiss(context, extract, WHY),
         lambda context, extract: dismiss(context, extract, WHY, undo=True),
         ("extract dismissed", "extract taken back"),
+    ),
+    "break": Kind(
+        short_result,
+        lambda context, run: close_break(context, run, "RESULT_SHORT", "", WHY),
+        lambda context, run: reopen_break(context, run, "RESULT_SHORT", "", WHY),
+        ("break closed", "break reopened"),
     ),
     "day": Kind(
         night_and_no_other,

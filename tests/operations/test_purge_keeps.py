@@ -19,14 +19,15 @@ from flows.operations.purge import plan_purge, purge
 from flows.resend.resubmission import Request
 from flows.resend.resubmission_run import resubmit
 from flows.resend.selection import RowSelection
-from flows.runs.chains import add_record
 from flows.runs.chunks import Move
 from flows.runs.claim import Lease
+from flows.runs.closings import add_closing
+from flows.runs.journal import enter
 from flows.runs.keys import keys_of
 from flows.runs.outbox import move
 from schemas.records import Closing
 from tests.builders import quick, share_of
-from tests.night import Bench, local_bench
+from tests.night import BANK, Bench, local_bench
 from tests.operations.retention import (
     SOURCES,
     WEEK,
@@ -124,16 +125,14 @@ def test_a_cancelled_chunk_and_a_break_that_was_closed_are_done_with(tmp_path: P
         by="tester",
         reason="it moved",
     )
-    add_record(bench.store, keys_of(run).closed, closing)
+    enter(bench.adapters, BANK, "closed", lambda act: add_closing(act, run, closing, []), run=run)
     other, cancelled = sent(tmp_path / "other")
     _moved("cancelled")(other, cancelled)
 
     due = [purge(later(one, YEAR).context, cleaner(one)) for one in (bench, other)]
 
     assert [["chunks", "ledger"]] * 2 == [[lot.record.part for lot in one.lots] for one in due]
-    assert "closed" in {
-        key.split("/")[3] for key in bench.snapshot() if key.startswith("bank/runs/")
-    }
+    assert [closing] == bench.stored(run).closed_breaks
 
 
 @pytest.mark.slow

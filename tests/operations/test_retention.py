@@ -164,7 +164,6 @@ def test_what_the_business_date_keeps_its_last_answer_keeps_too(
         ("plan.json", "kept"),
         ("manifest.json", "kept"),
         ("events/20261120T120000000000-committed-01234567.json", "kept"),
-        ("closed/000001.json", "kept"),
         ("manifest.json.old", None),
     ],
 )

@@ -91,7 +91,7 @@ def test_a_rebuild_reads_each_document_of_its_run_once_and_its_rows_once_a_pass(
         "report/rows": LISTED_TWICE,
     }
     assert allowed(opened, passes) == opened
-    assert {"manifest.json", "closed/000001.json"} <= opened.keys()
+    assert "manifest.json" in opened
     assert 3 <= sum(name.startswith("events/") for name in opened)
 
 

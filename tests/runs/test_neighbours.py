@@ -21,10 +21,11 @@ from flows.runs import (
     told,
 )
 from flows.runs.chunks import chunks_as_sealed, commit_time
-from flows.runs.closings import _closings_after
+from flows.runs.closings import add_closing, closed_breaks
 from flows.runs.delivered import DeliveryId, delivered_links_key, delivery_folder
 from flows.runs.erased import is_erased, is_interrupted
 from flows.runs.identity import canonical
+from flows.runs.journal import enter
 from flows.runs.keys import LONGEST_PART, RunId, RunKeys, acknowledgements, checked, link
 from flows.runs.notices import EXPIRED, LONGEST_PAUSE, PAUSE, _History
 from flows.runs.openpgp import _new_length, _recipient, blocks
@@ -162,16 +163,29 @@ def test_an_erasure_is_interrupted_unless_the_last_of_its_records_says_removed()
 
 
 def test_a_closing_that_names_rows_adds_to_others_that_do_and_any_other_replaces_them() -> None:
-    first, second, third, whole, reopened = cast(
-        list[Closing],
-        [SimpleNamespace(what="closed", covers=(row,)) for row in (1, 2, 3)]
-        + [SimpleNamespace(what=what, covers=()) for what in ("closed", "reopened")],
+    adapters = edges(MemoryStore())
+    run = "bank-20261120-00000000"
+    shared = {"at": NOON, "by": "anna", "reason": "so it is", "name": "X"}
+    first, second, third = (
+        Closing(**shared, what="closed", place=f"chunk 1, rows {row}", covers=(row,))
+        for row in (1, 2, 3)
     )
+    whole = Closing(**shared, what="closed", place="chunk 1")
+    elsewhere = Closing(**shared, what="closed", place="chunk 2")
+    reopened = Closing(**shared, what="reopened", place="chunk 1")
 
-    assert [first, second] == _closings_after([first], second)
-    assert [whole] == _closings_after([first, second], whole)
-    assert [third] == _closings_after([whole], third)
-    assert [] == _closings_after([first, second], reopened)
+    def after(closing: Closing) -> list[Closing]:
+        standing = closed_breaks(adapters, BANK, run)
+        enter(adapters, BANK, "", lambda act: add_closing(act, run, closing, standing))
+        return closed_breaks(adapters, BANK, run)
+
+    assert [elsewhere] == after(elsewhere)
+    assert [first, elsewhere] == after(first)
+    assert [first, second, elsewhere] == after(second)
+    assert [first, second, elsewhere] == after(second)
+    assert [whole, elsewhere] == after(whole)
+    assert [third, elsewhere] == after(third)
+    assert [elsewhere] == after(reopened)
 
 
 def test_erasures_before_the_last_one_that_is_finished_are_not_open(
