@@ -108,7 +108,7 @@ year twenty quarter hundred: .venv/test-ready
 
 # Each folder of flows/extensions deleted, and all of them: what stays takes an extract to its balance.
 extensions: .venv/test-ready
-	@$(BIN)/pytest tests/extensions
+	@$(BIN)/pytest -m '' tests/extensions
 
 # The image built without a daemon and without pulling, run by podman as compose.yaml says, and a run taken through it
 # from drop to links; root, with buildah, podman, runc, debootstrap, iptables, netavark and aardvark-dns. Some minutes.

@@ -316,7 +316,8 @@ def test_without_prefect_everything_but_the_flow_files_imports() -> None:
 import importlib, pkgutil, sys
 sys.modules["prefect"] = None
 import flows
-flow_files = {f"flows.{name}" for name in ("forms", "install", "nightly", "watch", "arrivals.starts")}
+names = ("forms", "install", "nightly", "watch", "extensions.arrivals.starts")
+flow_files = {f"flows.{name}" for name in names}
 for found in pkgutil.walk_packages(flows.__path__, "flows."):
     if found.name not in flow_files:
         importlib.import_module(found.name)

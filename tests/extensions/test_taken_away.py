@@ -82,7 +82,10 @@ def answer(folder: Path) -> int:
     return rows
 
 
-@pytest.mark.parametrize("gone", [*([name] for name in NAMES), NAMES], ids=[*NAMES, "all"])
+ONE_BY_ONE = [pytest.param([name], id=name, marks=pytest.mark.slow) for name in NAMES]
+
+
+@pytest.mark.parametrize("gone", [*ONE_BY_ONE, pytest.param(NAMES, id="all")])
 def test_the_kernel_takes_an_extract_to_its_balance_without(
     gone: list[str], tmp_path: Path
 ) -> None:
