@@ -69,7 +69,8 @@ def audited(adapters: Adapters) -> Adapters:
         below.replace(key, named())
         _name(adapters, WRITTEN, key, running.hexdigest())
 
-    kind = type("AuditedStore", (type(below),), {"create": create, "replace": replace})
+    own = {"create": create, "replace": replace, "__repr__": lambda _: repr(below)}
+    kind = type("AuditedStore", (type(below),), own)
     store: Store = object.__new__(kind)
     store.__dict__ = below.__dict__  # everything else it can do, and is, stays its own
     return adapters._replace(store=store)
