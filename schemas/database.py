@@ -138,6 +138,26 @@ DECISION = Table(
     comment="What a person decided: as it was, but for `stands`, which a later decision empties.",
 )
 
+SETTINGS_IN_FORCE = Table(
+    "settings_in_force",
+    METADATA,
+    _issuer(),
+    _column("number", Integer(), "its number, from 1; the last is in force"),
+    _column("at", Moment(), "since when"),
+    _column("by", TEXT, "whose command recorded it"),
+    _column("reason", TEXT, "why"),
+    _column("what", TEXT, "found by the first command, changed in the TOML, or agreed to"),
+    _column("sha256", TEXT, "digest of the settings, by which runs and requests name them"),
+    _column("settings", JSON(), "the settings of `schemas/governed.py` by name, without a secret"),
+    PrimaryKeyConstraint("issuer", "number"),
+    ForeignKeyConstraint(["issuer"], ["issuer.issuer"]),
+    CheckConstraint("number >= 1", name="number"),
+    CheckConstraint("what IN ('found', 'changed', 'agreed')", name="what"),
+    CheckConstraint("what <> 'found' OR number = 1", name="found"),
+    Index(None, "issuer", "sha256"),
+    comment="The settings that were in force for an issuer, one after another.",
+)
+
 WATERMARK = Table(
     "watermark",
     METADATA,

@@ -62,15 +62,13 @@ class Approval(Record):
 
 
 class SettingsInForce(Record):
-    """One record of the chain `settings/`: these settings are an issuer's from now on.
+    """These settings are an issuer's from now on.
 
-    `settings` are those of `schemas.governed`, by name, and `sha256` is of them; `before` is the
-    digest of the record before, "" in the first. Found by the first command, changed in the TOML
-    and met by a command, or agreed to.
+    `settings` are those of `schemas.governed`, by name, and `sha256` is of them. Found by the first
+    command, changed in the TOML and met by a command, or agreed to.
     """
 
     what: Literal["found", "changed", "agreed"]
-    before: str
     sha256: str
     settings: dict[str, Any]
 

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import polars as pl
+from sqlalchemy import delete
 
 from flows.commands.context import Context
 from flows.commands.result import Result
 from flows.errors import CardlinkError
 from flows.runs.keys import corrections, extracts
+from schemas.database import SETTINGS_IN_FORCE
 from schemas.portal import EMAIL, NICKNAME, PAN, PHONE
 from tests import keys, mentions
 from tests.builders import portal_rows
@@ -167,7 +169,7 @@ def settings_lost(folder: Path) -> Refusal:
     bench = bank(folder)
     bench.drop(3)
     facts_of(folder, "submit", issuer="bank")
-    (folder / "store" / "bank" / "settings" / "000001.json").unlink()
+    bench.database.act("bank", lambda connection: connection.execute(delete(SETTINGS_IN_FORCE)))
     bench.drop(3, NEXT, seed=3)
     limit(folder, "max_reject_rate", 0.9)
     return Refusal(submitting(NEXT))

@@ -1,32 +1,31 @@
 """The settings that are in force for an issuer: recorded, compared with its TOML, and agreed to.
 
-`settings/` is a chain of create-only records, each named in the audit trail before it is written;
-the last one is in force. Every command that changes something compares the TOML with it. A change
-that one person may make is recorded by the command that meets it, before it writes anything else;
-of others nothing is done until two persons agree to them, as the settings in force say, and not the
-file at hand.
+They are rows of the table `settings_in_force`; the last one is in force. Every command that changes
+something compares the TOML with it. A change that one person may make is recorded by the command
+that meets it, before it does anything else; of others nothing is done until two persons agree to
+them, as the settings in force say, and not the file at hand.
 
 The first command of an issuer records what it finds.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from copy import copy
-from threading import Lock
-from typing import Any, Literal, NamedTuple, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+from sqlalchemy import select
 
 from flows.errors import BalanceError, GateError, TryAgainError
 from flows.redaction import redact, redacted
-from flows.runs.chains import CONTESTS, add_next, last_record, records
+from flows.runs.chains import last_record
 from flows.runs.context import IssuerContext
 from flows.runs.identity import canonical, digest
-from flows.runs.keys import commits, settings
-from flows.runs.store import Store, StoreBusyError
+from flows.runs.journal import Act, enter
+from flows.runs.keys import commits
 from flows.steps import WHY, Sentence, Slot, Step, Text
+from schemas.database import SETTINGS_IN_FORCE
 from schemas.governed import ACTS, HOURS, PERSONS, Change, changes, governed_settings, needing_two
 from schemas.manifest import Manifest
 from schemas.records import SettingsInForce
 
-S = TypeVar("S", bound=Store)
 MOST = 8  # changes that are named in a sentence
 
 
@@ -43,7 +42,7 @@ class SettingsNotAgreedError(GateError):
 
 
 class SettingsLostError(BalanceError):
-    """Runs name settings that the chain of records does not have."""
+    """Runs name settings that the database does not have."""
 
     message = (
         "{issuer}: run {run} was made with settings {sha256}, of which there is no record: "
@@ -114,7 +113,6 @@ class Governing:
         self.remarks: list[Text] = []
         self._is_rehearsal = is_rehearsal
         self._known: dict[str, str] = {}  # digests of the settings that it works with, by issuer
-        self._recorded: set[str] = set()  # issuers of which there is nothing to record
 
     def applied_to(self, context: IssuerContext) -> IssuerContext:
         """Return a context whose settings are in force; raises as `governed` does.
@@ -123,23 +121,30 @@ class Governing:
         """
         issuer = context.issuer.issuer
         sha256 = digest_of(context)
-        if self._known.setdefault(issuer, sha256) != sha256:
+        known = self._known.get(issuer)
+        if known is None:
+            remarks = governed(context, is_rehearsal=self._is_rehearsal)
+            self.remarks += remarks
+            self._known[issuer] = sha256
+        elif known != sha256:
             # what was agreed to is not what would be done
             raise SettingsMovedError(issuer=issuer)
-        if issuer in self._recorded:
-            return context._replace(settings_in_force=sha256)
-        named = governed(context, self.remarks.append, is_rehearsal=self._is_rehearsal)
-        if named.adapters is context.adapters:
-            self._recorded.add(issuer)
-        return named
+        return context._replace(settings_in_force=sha256)
 
 
 def compared(context: IssuerContext) -> Compared:
     """Return the settings of an issuer's TOML beside those in force."""
-    number, last = last_record(
-        context.adapters.store, settings(context.issuer.issuer), SettingsInForce
+    columns = [SETTINGS_IN_FORCE.c[name] for name in ("number", *SettingsInForce.model_fields)]
+    query = select(*columns).where(SETTINGS_IN_FORCE.c.issuer == context.issuer.issuer)
+    newest = query.order_by(SETTINGS_IN_FORCE.c.number.desc()).limit(1)
+    with context.adapters.database.snapshot() as connection:
+        row = connection.execute(newest).mappings().first()
+    if row is None:
+        return Compared(values_of(context), 0, None)
+    last = SettingsInForce.model_validate(
+        {name: row[name] for name in SettingsInForce.model_fields}
     )
-    return Compared(values_of(context), number, last)
+    return Compared(values_of(context), row["number"], last)
 
 
 def digest_of(context: IssuerContext) -> str:
@@ -147,73 +152,32 @@ def digest_of(context: IssuerContext) -> str:
     return digest(canonical(values_of(context)))
 
 
-def governed(
-    context: IssuerContext, tell: Callable[[Text], None], *, is_rehearsal: bool
-) -> IssuerContext:
-    """Return a context whose settings are in force, or will be: they are recorded before its store
-    writes anything.
+def governed(context: IssuerContext, *, is_rehearsal: bool) -> Sequence[Text]:
+    """Record the settings of the TOML where they are not in force; return what a person should
+    know of them.
 
-    `tell` takes what a person should know of them. In a rehearsal nothing is recorded, and what
-    would be refused is told. SettingsNotAgreedError, SettingsLostError.
+    In a rehearsal nothing is recorded, and what would be refused is told. SettingsNotAgreedError,
+    SettingsLostError.
     """
     comparison = compared(context)
-    named = context._replace(settings_in_force=comparison.sha256)
+    issuer = context.issuer.issuer
     if comparison.is_same:
-        return named
+        return ()
     if is_rehearsal:
-        for text in _rehearsed(context.issuer.issuer, comparison):
-            tell(text)
-        return named
-    refuse_unagreed(context.issuer.issuer, comparison)
+        return list(_rehearsed(issuer, comparison))
+    refuse_unagreed(issuer, comparison)
     _refuse_lost(context)
 
-    def record_first() -> None:
-        for text in _record_changed(context):
-            tell(text)
-
-    store = preceded(context.adapters.store, record_first)
-    return named._replace(adapters=context.adapters._replace(store=store))
-
-
-def preceded(store: S, act: Callable[[], None]) -> S:
-    """Return a store like the given one, which acts once before it first writes anything."""
-    writing = Lock()
-    is_due = [True]
-
-    def act_once() -> None:
-        with writing:
-            if is_due:
-                act()
-                is_due.clear()
-
-    def create(key: str, data: bytes) -> bool:
-        act_once()
-        return store.create(key, data)
-
-    def replace(key: str, parts: Iterable[bytes]) -> None:
-        act_once()
-        store.replace(key, parts)
-
-    wrapped = copy(store)  # everything else it can do stays its own
-    wrapped.create = create  # type: ignore[method-assign]
-    wrapped.replace = replace  # type: ignore[method-assign]
-    return wrapped
-
-
-def _record_changed(context: IssuerContext) -> Sequence[Text]:
-    """Record the settings of the TOML, unless a concurrent process did; return what to tell.
-
-    SettingsNotAgreedError where that process recorded others, from which these need two.
-    """
-    for _ in range(CONTESTS):
-        comparison = compared(context)
-        if comparison.is_same:
+    def record(act: Act) -> Sequence[Text]:
+        now = compared(context._replace(adapters=context.adapters.within(act.connection)))
+        if now.is_same:  # a concurrent process was first
             return ()
-        refuse_unagreed(context.issuer.issuer, comparison)
-        origin: Literal["found", "changed"] = "changed" if comparison.last else "found"
-        if record(context, comparison, origin, "a command met them in the TOML"):
-            return tuple(_recorded(context.issuer.issuer, comparison))
-    raise StoreBusyError(place=settings(context.issuer.issuer), code="contested")
+        refuse_unagreed(issuer, now)
+        origin: Literal["found", "changed"] = "changed" if now.last else "found"
+        _record(act, context, now, origin, "a command met them in the TOML")
+        return list(_recorded(issuer, now))
+
+    return enter(context.adapters, issuer, "settings recorded", record)
 
 
 def refuse_unagreed(issuer: str, comparison: Compared) -> None:
@@ -223,40 +187,50 @@ def refuse_unagreed(issuer: str, comparison: Compared) -> None:
         raise SettingsNotAgreedError(issuer=issuer, changes=in_words(needed))
 
 
-def record(
+def agree(context: IssuerContext, comparison: Compared, reason: str) -> None:
+    """Record that the settings of the TOML are those in force; NoReasonError, SettingsLostError.
+
+    SettingsMovedError where another command recorded others meanwhile.
+    """
+    issuer = context.issuer.issuer
+    signed = context.adapters.signed(reason)
+    _refuse_lost(context)
+
+    def record(act: Act) -> None:
+        now = compared(context._replace(adapters=context.adapters.within(act.connection)))
+        if now.number != comparison.number:
+            raise SettingsMovedError(issuer=issuer)
+        _record(act, context, comparison, "agreed", signed["reason"])
+
+    enter(context.adapters, issuer, "settings agreed to", record, reason=signed["reason"])
+
+
+def _record(
+    act: Act,
     context: IssuerContext,
     comparison: Compared,
     origin: Literal["found", "changed", "agreed"],
     reason: str,
-) -> bool:
-    """Record the settings of the TOML as those in force; False where another command was faster."""
-    store = context.adapters.store
-    issuer = context.issuer.issuer
-    _refuse_lost(context)
-    record_before = canonical(comparison.last) if comparison.last else b""
-    document = SettingsInForce(
+) -> None:
+    """Record the settings of the TOML as those in force."""
+    act.insert(
+        SETTINGS_IN_FORCE,
+        number=comparison.number + 1,
         **context.adapters.signed(reason),
         what=origin,
-        before=digest(record_before) if record_before else "",
         sha256=comparison.sha256,
         settings=comparison.settings,
     )
-    return add_next(store, settings(issuer), comparison.number + 1, document)
-
-
-def agree(context: IssuerContext, comparison: Compared, reason: str) -> None:
-    """Record that the settings of the TOML are those in force; NoReasonError, SettingsLostError.
-
-    StoreBusyError where another command recorded others meanwhile.
-    """
-    if not record(context, comparison, "agreed", reason):
-        raise StoreBusyError(place=settings(context.issuer.issuer), code="contested")
 
 
 def settings_of(context: IssuerContext, sha256: str) -> dict[str, Any] | None:
     """Return the settings of that digest, None where no record has them."""
-    chain = records(context.adapters.store, settings(context.issuer.issuer), SettingsInForce)
-    return next((each.settings for each in chain if each.sha256 == sha256), None)
+    which = SETTINGS_IN_FORCE.c
+    query = select(which.settings).where(
+        which.issuer == context.issuer.issuer, which.sha256 == sha256
+    )
+    with context.adapters.database.snapshot() as connection:
+        return connection.execute(query.limit(1)).scalar()
 
 
 def since_last_run(context: IssuerContext) -> Iterator[Text]:

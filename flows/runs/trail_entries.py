@@ -8,7 +8,7 @@ from flows.runs.store import Store
 RECORDS = re.compile(
     r"[^/]+/("
     r"runs/[^/]+/(plan\.json|manifest\.json|(events|reseals|rewritten)/.+)"
-    r"|(commits|acknowledgements|given-up|kept-links|settings)/\d{6}\.json"
+    r"|(commits|acknowledgements|given-up|kept-links)/\d{6}\.json"
     r"|deliveries/([a-z][a-z0-9-]*/)?\d{6}(|/confirmed|/taken|/emitted)\.json"
     r"|acknowledgements/confirmed/\d{6}\.json"
     r"|(attributions|backfills|purged|approvals|erasures)/.+"
