@@ -138,6 +138,18 @@ DECISION = Table(
     comment="What a person decided: as it was, but for `stands`, which a later decision empties.",
 )
 
+PERSON = Table(
+    "person",
+    METADATA,
+    _issuer(),
+    _column("person", TEXT, "our name for a cardholder, by chance"),
+    _column("holder", TEXT, "what the cardholder is known by"),
+    PrimaryKeyConstraint("issuer", "person"),
+    ForeignKeyConstraint(["issuer"], ["issuer.issuer"]),
+    Index(None, "issuer", "holder", unique=True),
+    comment="Whom decisions are about; not in the journal, and deleted by an erasure.",
+)
+
 SETTINGS_IN_FORCE = Table(
     "settings_in_force",
     METADATA,

@@ -89,8 +89,7 @@ class Closing(Record):
 
 
 class Attribution(Record):
-    """One record of a result file's chain: a row was attributed to a sent row, or no longer, or the
-    file reread.
+    """A row of a result file was attributed to a sent row, or no longer, or the file reread.
 
     It holds only for a file of exactly these bytes. `position` is its data row; `run` and `row` are
     the row sent.
@@ -122,7 +121,10 @@ class NamedCard(NamedTuple):
 
 
 class GivingUp(Record):
-    """One record of the chain `given-up/`: these cards need no link, or that was taken back."""
+    """These cards need no link, or that was taken back.
+
+    As it is stored, `holder` is our name for the person (`flows/runs/persons.py`).
+    """
 
     what: Literal["given up", "taken up"]
     cards: tuple[NamedCard, ...]
@@ -140,7 +142,7 @@ class KeptLink(NamedTuple):
 
 
 class LinkKept(Record):
-    """One record of the chain `kept-links/`: these links stay as they are, or are asked about."""
+    """These links stay as they are, or are asked about; `holder` as in `GivingUp`."""
 
     what: Literal["kept", "asked again"]
     links: tuple[KeptLink, ...]

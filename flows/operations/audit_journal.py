@@ -1,7 +1,7 @@
 """An issuer's journal as it is stored, and what it says of each object of the store and each row.
 
 Its entries are one chain: each has the digest of the one before, and its own. Replayed, they say
-which rows the database has; what follows from others (`DERIVED`) apart.
+which rows the database has; what follows from others (`DERIVED`), and whom they are about, apart.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ from flows.runs.audited_store import FAILED, WRITTEN
 from flows.runs.identity import canonical, digest
 from flows.runs.journal import content_of, plain
 from flows.runs.trail_proof import Prover
-from schemas.database import DERIVED, ISSUER, JOURNAL, METADATA
+from schemas.database import DERIVED, ISSUER, JOURNAL, METADATA, PERSON
 
 CHANGED = "changed"
 REMOVED = "removed"
@@ -279,7 +279,8 @@ class JournaledRows:
     def findings(self, connection: Connection, issuer: str) -> Iterator[tuple[Finding, str]]:
         """Yield the rows that are not as entries wrote them, each with a digest of what it is."""
         for table in METADATA.sorted_tables:
-            is_whole = table not in (*DERIVED, ISSUER, JOURNAL)  # has no row that no entry wrote
+            # every row of it was written by an entry
+            is_whole = table not in (*DERIVED, ISSUER, JOURNAL, PERSON)
             rows = self._tables.get(table.name, {})
             if rows or is_whole:
                 yield from _row_findings(rows, table, _stored(connection, table, issuer), is_whole)

@@ -34,6 +34,7 @@ from flows.runs.frames import from_parquet, write_parquet
 from flows.runs.identity import digest
 from flows.runs.keys import reconciliation
 from flows.runs.outcomes import erase_outcomes
+from flows.runs.persons import forget_persons
 from flows.runs.placements import mark_check, placements_key, read_placements
 from flows.runs.single_links import answer_key
 from flows.runs.store import Cleaner, read, read_if_stored, write_once
@@ -75,6 +76,7 @@ def erase_mentions(
             cleaner.delete(mention.key)
         elif is_in_placements(context.issuer.issuer, mention.key):
             _erase_in_report(context, people, mention.key)
+    forget_persons(context.adapters, context.issuer.issuer, people)
     for run in sorted({*rows, *_runs_of_singles(named), *_rewritten_since(context, since)}):
         _report(context, StoredRun.by_id(context.adapters, run))
     _derive_anew(context, cleaner)

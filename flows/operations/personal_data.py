@@ -12,21 +12,16 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from flows.analysis.exported_rows import named_rows, row_files
+from flows.runs.adapters import Adapters
 from flows.runs.chains import records
 from flows.runs.context import IssuerContext
+from flows.runs.decisions import CARDS, LINKS, decisions
 from flows.runs.delivered import DeliveryId, all_deliveries, delivered_links_key
 from flows.runs.erased import NamedPeople, People, rows_of
 from flows.runs.frames import from_parquet
-from flows.runs.keys import (
-    acknowledgements,
-    approvals,
-    given_up,
-    kept_links,
-    link,
-    placements,
-    results,
-)
+from flows.runs.keys import acknowledgements, approvals, placements, results
 from flows.runs.outcomes import outcome_rows
+from flows.runs.persons import by_holder, holders_of
 from flows.runs.placements import placements_key, read_placements
 from flows.runs.single_links import SingleLink, prompted_singles
 from flows.runs.store import Store, read, read_if_stored
@@ -71,7 +66,8 @@ def mentions(context: IssuerContext, people: People) -> Iterator[Mention]:
         yield from _in_delivery(store, issuer, delivery, people)
     yield from _in_reports(store, issuer, people)
     if isinstance(people, NamedPeople):
-        yield from _decisions(store, issuer, people.cuids)
+        yield from _decisions(context.adapters, issuer, people.cuids)
+        yield from _requests(store, issuer, people.cuids)
 
 
 def _in_run(run: StoredRun, people: People) -> Iterator[Mention]:
@@ -215,27 +211,22 @@ def _in_reports(store: Store, issuer: str, people: People) -> Iterator[Mention]:
             yield Mention("results", f"{issuer}/transactions/", ())
 
 
-def _decisions(store: Store, issuer: str, cuids: frozenset[str]) -> Iterator[Mention]:
-    """Yield the decisions that name cardholders, and the requests for them."""
-    given_ups = records(store, given_up(issuer), GivingUp)
-    yield from _naming(given_up(issuer), [(record, record.cards) for record in given_ups], cuids)
-    keeping = records(store, kept_links(issuer), LinkKept)
-    yield from _naming(kept_links(issuer), [(record, record.links) for record in keeping], cuids)
-    yield from _requests(store, issuer, cuids)
-
-
-def _naming(
-    folder: str,
-    decisions: Iterable[tuple[GivingUp | LinkKept, Sequence[NamedCard | KeptLink]]],
-    cuids: frozenset[str],
-) -> Iterator[Mention]:
-    """Yield the decisions below a folder that are about cardholders, with these cards alone."""
-    for number, (record, cards) in enumerate(decisions, start=1):
+def _decisions(adapters: Adapters, issuer: str, cuids: frozenset[str]) -> Iterator[Mention]:
+    """Yield the decisions that are about cardholders, with these cards alone."""
+    holders = holders_of(adapters, issuer)
+    given_up = decisions(adapters, issuer, CARDS, GivingUp)
+    kept = decisions(adapters, issuer, LINKS, LinkKept)
+    named: list[tuple[GivingUp | LinkKept, Sequence[NamedCard | KeptLink]]] = [
+        *((record, by_holder(record.cards, holders)) for record in given_up),
+        *((record, by_holder(record.links, holders)) for record in kept),
+    ]
+    for record, cards in named:
         own = [card._asdict() for card in cards if card.holder in cuids]
         if own:
             facts = record.model_dump(mode="json")
             shown = {name: facts[name] for name in ("at", "by", "reason", "what")}
-            yield Mention("decisions", link(folder, number), [{**shown, "cards": own}])
+            where = f"database: decision of {record.at.isoformat()}"
+            yield Mention("decisions", where, [{**shown, "cards": own}])
 
 
 def _requests(store: Store, issuer: str, cuids: frozenset[str]) -> Iterator[Mention]:

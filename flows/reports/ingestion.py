@@ -102,7 +102,7 @@ def ingest(context: IssuerContext, also: str = "") -> Ingested:
     issuer = context.issuer.issuer
     markers = read_markers(store, issuer)
     waiting = read_waiting(store, issuer)
-    files = [file for file in result_files(store, issuer) if file.mark not in markers]
+    files = [file for file in result_files(context.adapters, issuer) if file.mark not in markers]
     with stage("match results", files=len(files)):
         taken = _take_in_lasting(context, files, waiting)
     reported = taken.with_new_outcome
@@ -153,7 +153,7 @@ def _behind(
     stored of it.
     """
     entries = [file.result.entry for file in kept]
-    now = as_decided(context.adapters.store, context.issuer.issuer, entries)
+    now = as_decided(context.adapters, context.issuer.issuer, entries)
     files = zip(now, kept, strict=True)
     return [(result, file) for result, file in files if whatever or result != file.result]
 

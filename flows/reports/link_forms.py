@@ -119,7 +119,11 @@ def departing_links(context: IssuerContext) -> list[str]:
     waiting = read_waiting(store, context.issuer.issuer)
     if not waiting:
         return []
-    files = [file for file in result_files(store, context.issuer.issuer) if file.mark in waiting]
+    files = [
+        file
+        for file in result_files(context.adapters, context.issuer.issuer)
+        if file.mark in waiting
+    ]
     files.sort(key=attrgetter("entry.modified"), reverse=True)
     links = list[str]()
     for file in files[:FILES]:

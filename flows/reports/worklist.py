@@ -77,7 +77,7 @@ def worklist(
         work += _behind(name, run, terms)
     work += unlinked_work(name, committed, lacking, terms.now)
     work += _unknown(name, unknown, terms)
-    work += _unread_results(store, name, terms.now)
+    work += _unread_results(runs.adapters, name, terms.now)
     work += _stray_results(store, name)
     work += unsent_corrections(runs.adapters, name, committed)
     work += _refused_extracts(runs, committed)
@@ -207,9 +207,9 @@ def _unknown(issuer: str, unknown: int, terms: ReportTerms) -> Iterator[Work]:
         yield Work(due=now, kind=kinds.UNKNOWN_SINGLES, issuer=issuer, since=now, rows=unknown)
 
 
-def _unread_results(store: Store, issuer: str, now: datetime) -> Iterator[Work]:
+def _unread_results(adapters: Adapters, issuer: str, now: datetime) -> Iterator[Work]:
     """Yield the result files that no ingest has read yet."""
-    entries = files_to_ingest(store, issuer, now)
+    entries = files_to_ingest(adapters, issuer, now)
     is_new = bool(entries) and now - entries[-1].modified < MAY_BE_COPIED
     note = "The newest has just come: wait until it is copied." if is_new else ""
     for entry in entries:

@@ -84,10 +84,6 @@ transactions = _prefix("transactions")  # the partner's transaction reports are 
 ingested = _prefix("ingested")  # ingest markers: which result files were ingested
 runs = _prefix("runs")  # a folder for each run
 commits = _prefix("commits")  # the chain in which an issuer's runs are registered, in one order
-# operators' decisions about result files, a chain for each file
-attributions = _prefix("attributions")
-given_up = _prefix("given-up")  # the chain of decisions that cards need no link
-kept_links = _prefix("kept-links")  # the chain of decisions that links stay as they are
 erasures = _prefix("erasures")  # the chain of erasures of cardholders, and its key
 deliveries = _prefix("deliveries")  # the chain of deliveries of links, and a folder for each
 # the chain of what the issuer was told of its extracts, and a folder for each

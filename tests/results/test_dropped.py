@@ -17,7 +17,7 @@ TICK = timedelta(microseconds=1)
 
 
 def unread(bench: Bench, now: datetime) -> list[str]:
-    entries = files_to_ingest(bench.store, BANK, now)
+    entries = files_to_ingest(bench.adapters, BANK, now)
     return [entry.key.removeprefix(results(BANK)) for entry in entries]
 
 
