@@ -20,9 +20,8 @@ from flows.reports.open_items import MISSING, ReportTerms, WaitingChunk
 from flows.reports.run_facts import RunFacts
 from flows.reports.unlinked_work import unlinked_work
 from flows.reports.work import Work
-from flows.results.dropped import files_to_ingest
+from flows.results.dropped import files_to_ingest, result_files, stray_files
 from flows.results.learned_forms import LearnedForm
-from flows.results.markers import stray_files
 from flows.results.masking import mask_key
 from flows.runs.adapters import Adapters
 from flows.runs.closings import chunk_of, place_of
@@ -30,7 +29,7 @@ from flows.runs.delivered import line_of, receivers_with_deliveries, trouble_of
 from flows.runs.erased import is_interrupted, unfinished_erasures
 from flows.runs.handovers import Handed, last_handed
 from flows.runs.run_status import Refusal
-from flows.runs.store import Store, is_stored
+from flows.runs.store import is_stored
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.told import first_unconfirmed, half_told
@@ -60,7 +59,6 @@ def worklist(
     whose outcome is unknown, `lacking` the cards without a link (`unlinked`), `forms` those of
     links that are to be confirmed.
     """
-    store = runs.store
     name = runs.issuer
     work: list[Work] = []
     for run in facts:
@@ -69,8 +67,7 @@ def worklist(
         work += _behind(name, run, terms)
     work += unlinked_work(name, committed, lacking, terms.now)
     work += _unknown(name, unknown, terms)
-    work += _unread_results(runs.adapters, name, terms.now)
-    work += _stray_results(store, name)
+    work += _results(runs.adapters, name, terms.now)
     work += unsent_corrections(runs.adapters, name, committed)
     work += _refused_extracts(runs, committed)
     work += _days_without_extract(issuer, runs, committed, terms)
@@ -199,19 +196,18 @@ def _unknown(issuer: str, unknown: int, terms: ReportTerms) -> Iterator[Work]:
         yield Work(due=now, kind=kinds.UNKNOWN_SINGLES, issuer=issuer, since=now, rows=unknown)
 
 
-def _unread_results(adapters: Adapters, issuer: str, now: datetime) -> Iterator[Work]:
-    """Yield the result files that no ingest has read yet."""
-    entries = files_to_ingest(adapters, issuer, now)
+def _results(adapters: Adapters, issuer: str, now: datetime) -> Iterator[Work]:
+    """Yield the result files that no ingest has read yet, and those with breaks that belong to no
+    run, while they are there.
+    """
+    files = result_files(adapters, issuer)
+    entries = files_to_ingest(files, now)
     is_new = bool(entries) and now - entries[-1].modified < MAY_BE_COPIED
     note = "The newest has just come: wait until it is copied." if is_new else ""
     for entry in entries:
         key = mask_key(entry.key)
         yield _about_file(issuer, kinds.TO_INGEST, key, entry.modified, note=note)
-
-
-def _stray_results(store: Store, issuer: str) -> Iterator[Work]:
-    """Yield the result files with breaks that belong to no run, while they are there."""
-    for entry, trouble in stray_files(store, issuer):
+    for entry, trouble in stray_files(files).items():
         yield _about_file(issuer, kinds.STRAY_RESULTS, entry.key, entry.modified, note=trouble)
 
 
