@@ -3,8 +3,9 @@
 Every table leads with the issuer. Texts compare by their bytes. Times are UTC, days the issuer's
 own. No table has a card number, a CVV, or a hash of either.
 
-The journal, what people decided and what was handed over are here alone. The rest is derived from
-what the store has, so far: it is made anew by the next command (`DERIVED`).
+The journal, what people decided and what was handed over are here alone, and so is what a run is.
+The rest is derived from these and from what the store has: it is made anew by the next command
+(`DERIVED`).
 """
 
 from datetime import UTC, datetime
@@ -76,6 +77,19 @@ def _column(
 
 def _issuer() -> Column[object]:
     return _column("issuer", TEXT, "the issuer, as its TOML file is named")
+
+
+def _exactly_where(state: str, *names: str) -> list[CheckConstraint]:
+    """Return constraints: a run has these columns in that state, and in no other."""
+    return [
+        CheckConstraint(f"(state = '{state}') = ({name} IS NOT NULL)", name=f"{state}_{name}")
+        for name in names
+    ]
+
+
+def _only(condition: str) -> dict[str, Any]:
+    """Return the arguments by which an index has these rows alone, in each database."""
+    return {"sqlite_where": text(condition), "postgresql_where": text(condition)}
 
 
 def _look() -> list[Column[object]]:
@@ -206,14 +220,14 @@ WATERMARK = Table(
     _issuer(),
     _column("version", Integer(), "raised by every write of what is derived of this issuer"),
     _column("code", TEXT, "the code that derived it; another code derives it anew"),
-    _column("registered", Integer(), "number of the last run read in the chain of commits"),
+    _column("turn", Integer(), "turn of the last run that was read"),
     _column("newest", Date(), "business date of the latest whole extract"),
     _column("journal", Integer(), "number of the last entry read in the journal"),
     _column("removed", JSON(), "whom retention removed: counts by state"),
     _column("reported", TEXT, "digest of the transaction reports that were read"),
     PrimaryKeyConstraint("issuer"),
     ForeignKeyConstraint(["issuer"], ["issuer.issuer"]),
-    CheckConstraint("registered >= 0 AND journal >= 0", name="counts"),
+    CheckConstraint("turn >= 0 AND journal >= 0", name="counts"),
     comment="How far an issuer's store was read for what is derived of it.",
 )
 
@@ -221,22 +235,93 @@ RUN = Table(
     "run",
     METADATA,
     _issuer(),
-    _column("run", TEXT, "its id: issuer, business date, start of the extract's SHA-256"),
-    _column("source_key", TEXT, "the extract: its key in the store", null=True),
-    _column("source_version", TEXT, "the extract: which write of it", null=True),
-    _column("source_size", BigInteger(), "the extract: bytes", null=True),
-    _column("source_sha256", TEXT, "the extract: SHA-256 of its bytes", null=True),
-    _column("as_of", Date(), "business date", null=True),
-    _column("is_whole", Boolean(), "of the whole extract, not of a selection of it", null=True),
-    _column("end", TEXT, "committed or abandoned; null before", null=True),
+    _column("run", TEXT, "its id: issuer, business date, start of the SHA-256 of what it sends"),
+    _column("number", Integer(), "its number among the issuer's runs, as they were planned"),
+    _column("source_key", TEXT, "the extract: its key in the store"),
+    _column("source_version", TEXT, "the extract: which write of it"),
+    _column("source_size", BigInteger(), "the extract: bytes"),
+    _column("source_sha256", TEXT, "the extract: SHA-256 of its bytes"),
+    _column("as_of", Date(), "business date"),
+    _column("selection", TEXT, "digest of the rows that it sends; empty: of all rows"),
+    _column("repeats", TEXT, "the run whose rows it sends again", null=True),
+    _column("reason", TEXT, "why an extract that had a run gets another, or rows are sent again"),
+    _column("plan", JSON(), "what it consists of: Plan of `schemas/manifest.py`"),
+    _column("planned_at", Moment(), "when it was planned"),
+    _column("state", TEXT, "planned, replaced, abandoned or committed"),
+    _column("replaced_by", TEXT, "the run that stands in its place", null=True),
+    _column("abandoned_at", Moment(), "when it was abandoned", null=True),
+    _column("abandoned_by", TEXT, "who abandoned it", null=True),
+    _column("abandoned_why", TEXT, "why, in that person's words", null=True),
+    _column("turn", Integer(), "its number among the issuer's commits", null=True),
     _column("committed_at", Moment(), "when it was committed", null=True),
-    _column("turn", Integer(), "number of its commit; null: no attempts", null=True),
+    _column("dropped_at", Moment(), "when its extract had been dropped, if known", null=True),
+    _column("sequence", BigInteger(), "the number that its extract has, if any", null=True),
+    _column("manifest", JSON(none_as_null=True), "what it committed: Manifest", null=True),
+    _column("report_due", Boolean(), "it sent nothing, and lacks the report that no result brings"),
+    PrimaryKeyConstraint("issuer", "run"),
+    ForeignKeyConstraint(["issuer"], ["issuer.issuer"]),
+    CheckConstraint("state IN ('planned', 'replaced', 'abandoned', 'committed')", name="state"),
+    CheckConstraint("(selection <> '') = (repeats IS NOT NULL)", name="selection"),
+    CheckConstraint("(state = 'replaced') = (replaced_by IS NOT NULL)", name="replaced"),
+    *_exactly_where("abandoned", "abandoned_at", "abandoned_by", "abandoned_why"),
+    *_exactly_where("committed", "turn", "committed_at", "manifest"),
+    CheckConstraint("turn >= 1", name="turn"),
+    CheckConstraint("state = 'committed' OR NOT report_due", name="report_due"),
+    Index(None, "issuer", "number", unique=True),
+    Index(None, "issuer", "turn", unique=True),
+    Index(None, "issuer", "as_of"),
+    Index(None, "issuer", "source_sha256"),
+    Index(None, "issuer", "source_key"),
+    Index("ix_run_report_due", "issuer", **_only("report_due")),
+    Index("ix_run_begun", "issuer", **_only("state = 'planned'")),
+    comment="A run: one extract's way, from its plan to its commit. Never deleted.",
+)
+
+CHUNK = Table(
+    "chunk",
+    METADATA,
+    _issuer(),
+    _column("run", TEXT, "the run"),
+    _column("number", Integer(), "its number in the run, from 1"),
+    _column("name", TEXT, "the name under which it is uploaded, and stored"),
+    _column("rows", Integer(), "its rows"),
+    _column("bytes", BigInteger(), "bytes as it was sealed for the commit"),
+    _column("sha256", TEXT, "SHA-256 of these bytes"),
+    PrimaryKeyConstraint("issuer", "run", "number"),
+    ForeignKeyConstraint(["issuer", "run"], ["run.issuer", "run.run"]),
+    CheckConstraint("number >= 1 AND rows >= 1", name="counts"),
+    Index(None, "issuer", "name", unique=True),
+    comment="A chunk of a committed run. What was sealed and never committed has no row.",
+)
+
+LEASE = Table(
+    "lease",
+    METADATA,
+    _issuer(),
+    _column("subject", TEXT, "what is worked on: a run, or the links of one"),
+    _column("epoch", Integer(), "raised whenever somebody takes it"),
+    _column("holder", TEXT, "who took it"),
+    _column("process", TEXT, "the process that did; empty where that is not known"),
+    _column("since", Moment(), "when it was taken"),
+    _column("renewed", Moment(), "when it was taken or renewed last"),
+    _column("until", Moment(), "when it runs out; not after `renewed`: it was given back"),
+    PrimaryKeyConstraint("issuer", "subject"),
+    ForeignKeyConstraint(["issuer"], ["issuer.issuer"]),
+    CheckConstraint("epoch >= 1", name="epoch"),
+    comment="Who works on something: of two processes one works and the other is refused.",
+)
+
+READ_RUN = Table(
+    "read_run",
+    METADATA,
+    _issuer(),
+    _column("run", TEXT, "a committed run"),
+    _column("turn", Integer(), "number of its commit; null: it has no attempts", null=True),
     _column("content", Integer(), "turn of the extract of its rows; -1: unknown", null=True),
-    _column("objects", TEXT, "digest of the objects its attempts were read from", null=True),
-    _column("is_committed", Boolean(), "its manifest is there; else it is about to be"),
+    _column("objects", TEXT, "digest of what its attempts were read from", null=True),
     _column("has_twins", Boolean(), "it has cards that look the same"),
     _column("is_renewal", Boolean(), "its links replace others that end"),
-    _column("extract_day", Date(), "business date of a committed whole extract", null=True),
+    _column("extract_day", Date(), "business date of a whole extract", null=True),
     _column("is_full", Boolean(), "the extract is a full portfolio: who is not in it left"),
     _column("closes", Boolean(), "some of its rows are marked as deleted"),
     _column("excludes", Boolean(), "[status] leaves some of its rows out"),
@@ -245,12 +330,10 @@ RUN = Table(
     _column("figures", JSON(), "its figures, once nothing about it is open", null=True),
     _column("check_mark", TEXT, "the check of its links that placements were read of", null=True),
     PrimaryKeyConstraint("issuer", "run"),
-    ForeignKeyConstraint(["issuer"], ["issuer.issuer"]),
-    CheckConstraint("\"end\" IN ('committed', 'abandoned')", name="end"),
+    ForeignKeyConstraint(["issuer", "run"], ["run.issuer", "run.run"]),
     CheckConstraint("judged IN ('whole', 'purged')", name="judged"),
     Index(None, "issuer", "turn", unique=True),
-    Index(None, "issuer", "source_key"),
-    comment="A run: one extract's way, from its plan to its commit and its figures.",
+    comment="What was read of a committed run: what its attempts have in common, its figures.",
 )
 
 ATTEMPT = Table(
@@ -521,6 +604,6 @@ ANSWER = Table(
 # whose rows are too many for the journal, which has their digests
 INGESTED = (ANSWER, ANSWERED_CHUNK, RESULT_FILE)
 DERIVED = (
-    *(REPORTED_END, PLACEMENT, LEDGER_ROW, DEPARTURE, ATTEMPT, RUN),
+    *(REPORTED_END, PLACEMENT, LEDGER_ROW, DEPARTURE, ATTEMPT, READ_RUN),
     WATERMARK,
 )

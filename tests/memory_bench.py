@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -12,7 +12,7 @@ from flows.extensions.simulator.answer import Answered, Habits, answer_store
 from flows.extensions.simulator.portal import Portal
 from flows.runs.sealing import Opener, Sealer
 from tests.memory import MemoryOpener, MemorySealer, MemoryStore
-from tests.night import NOON, Bench, issuer
+from tests.night import NOON, Bench, copied, issuer
 
 
 @dataclass
@@ -20,6 +20,10 @@ class MemoryBench(Bench):
     """A bench without gpg."""
 
     store: MemoryStore = field(default_factory=MemoryStore)
+
+    def copy(self) -> MemoryBench:
+        """Return a bench of its own with the same objects and the same rows."""
+        return replace(self, store=self.store.copy(), database=copied(self.database))
 
     def answer(self, habits: Habits | None = None, **portal: Any) -> Answered:
         """Let the simulated portal answer what is committed."""

@@ -6,23 +6,27 @@ from __future__ import annotations
 
 import atexit
 import shutil
+import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from io import BytesIO
+from itertools import count
 from pathlib import Path
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar, cast
+from weakref import WeakKeyDictionary
 
 import polars as pl
-from sqlalchemy import Connection, delete
+from sqlalchemy import Connection, delete, update
 
 from flows.adapters.gpg_opener import GpgOpener
 from flows.adapters.gpg_sealer import GpgSealer
 from flows.adapters.local import LocalStore
+from flows.book.stored_book import forget_rows
 from flows.database.connection import Database, Transactions
 from flows.extensions.simulator.answer import Answered, Habits, answer_store
 from flows.extensions.simulator.extract import write_sample
@@ -34,7 +38,7 @@ from flows.runs.adapters import Adapters
 from flows.runs.audited_store import audited
 from flows.runs.context import IssuerContext
 from flows.runs.header import default_header
-from flows.runs.keys import commits, extracts, keys_of, results
+from flows.runs.keys import extracts, keys_of, results
 from flows.runs.openpgp import Compression
 from flows.runs.sealing import Opener, Sealer
 from flows.runs.store import Store
@@ -42,10 +46,12 @@ from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.trail_proof import NOT_PROVED, Prover
 from flows.submissions.submit import Request, Submitted, submit
-from schemas.database import INGESTED
+from schemas.database import CHUNK, INGESTED, JOURNAL, METADATA, RUN
 from schemas.issuer import Issuer
 from schemas.manifest import Manifest
 from tests import keys
+from tests.memory import KilledError
+from tests.storms import FailingDatabase
 
 BANK = "bank"
 GPG = "gpg"
@@ -76,8 +82,53 @@ def uncommit(folder: Path, run: str) -> None:
     """Make a run as if its process had died right before its commit; the last run of a local
     bench.
     """
-    (folder / "store" / keys_of(run).manifest).unlink()
-    max((folder / "store" / commits(keys_of(run).run.issuer)).iterdir()).unlink()
+    issuer = keys_of(run).run.issuer
+    Database(folder / "cardlink.db").act(issuer, partial(_uncommit, run))
+
+
+def _uncommit(run: str, connection: Connection) -> None:
+    forget_rows(connection, keys_of(run).run.issuer)
+    entry = (JOURNAL.c.run == run) & (JOURNAL.c.what == "committed")
+    connection.execute(delete(JOURNAL).where(entry))
+    connection.execute(delete(CHUNK).where(CHUNK.c.run == run))
+    nothing = dict.fromkeys(("turn", "committed_at", "dropped_at", "sequence", "manifest"))
+    planned = {**nothing, "state": "planned", "report_due": False}
+    connection.execute(update(RUN).where(RUN.c.run == run).values(planned))
+
+
+_DATABASES = WeakKeyDictionary[Any, Database]()
+
+
+def database_of(store: Store) -> Database:
+    """Return the database beside a store: in the folder of a local one, else one in memory; that of
+    the store within, where one is laid over another.
+    """
+    within = getattr(store, "store", None)
+    if within is not None:
+        return database_of(within)
+    root = getattr(store, "_root", None)
+    if isinstance(root, Path) and root.name == "store":
+        return Database(root.parent / "cardlink.db")
+    if isinstance(root, Path):
+        return Database(root.parent / f"{root.name}.db")
+    return _DATABASES.setdefault(store, Database("sqlite://"))
+
+
+def copied(database: Database) -> Database:
+    """Return a database in memory with the rows of another one in memory."""
+    copy = Database("sqlite://")
+    with database.snapshot() as here, copy.snapshot() as there:
+        there.commit()
+        source, target = here.connection.driver_connection, there.connection.driver_connection
+        assert source is not None
+        source.backup(target)
+    return copy
+
+
+def beside(store: T, database: Database) -> T:
+    """Return a store whose database is that of another one."""
+    _DATABASES[store] = database
+    return store
 
 
 def forget_results(database: Transactions) -> None:
@@ -91,9 +142,9 @@ def forget_results(database: Transactions) -> None:
 
 
 def edges(store: Store, database: Database | None = None) -> Adapters:
-    """Return the edges of a test that has no bench: this store, by default an empty database."""
-    database = database or Database("sqlite://")
-    return audited(Adapters(store, lambda: NOON, "tester:1", lambda *_: None, database))
+    """Return the edges of a test that has no bench: this store, by default its database."""
+    beside = database or database_of(store)
+    return audited(Adapters(store, lambda: NOON, "tester:1", lambda *_: None, beside))
 
 
 class SealTerms(NamedTuple):
@@ -118,6 +169,23 @@ class SealTerms(NamedTuple):
         )
 
 
+B = TypeVar("B", bound="Bench")
+
+
+def killed_at(bench: B, what: str, times: int = 1, *, late: bool = False) -> B:
+    """Return the bench whose process is killed where it commits an act that its journal calls so,
+    the so-manyth, or (`late`) right after it.
+    """
+    met = count(1)
+
+    database = FailingDatabase(
+        bench.database,
+        lambda done: KilledError() if done == what and next(met) == times else None,
+        late=late,
+    )
+    return replace(bench, database=database)
+
+
 @dataclass
 class Bench:
     """One issuer with everything a night needs."""
@@ -129,8 +197,12 @@ class Bench:
     actor: str = "tester:1"
     gpg: str = GPG  # another has a sealer of its own each time
     folder: Path | None = None  # of a local bench
-    database: Database = field(default_factory=lambda: Database("sqlite://"))
+    database: Database = field(default=None)  # type: ignore[assignment]  # that of the store
     prover: Prover = NOT_PROVED
+
+    def __post_init__(self) -> None:
+        if self.database is None:
+            self.database = database_of(self.store)
 
     @property
     def adapters(self) -> Adapters:
@@ -275,10 +347,25 @@ def made_once(make: Callable[Concatenate[Path, P], T]) -> Callable[Concatenate[P
             first = kept_folder("made-")
             MADE[case] = first, make(first, *arguments, **named)
         origin, result = MADE[case]
-        shutil.copytree(origin, folder, dirs_exist_ok=True)
+        if (folder / "cardlink.db").exists():  # of another issuer that is in the folder already
+            _add_rows(origin / "cardlink.db", folder / "cardlink.db")
+            ignored = shutil.ignore_patterns("cardlink.db*")
+            shutil.copytree(origin, folder, dirs_exist_ok=True, ignore=ignored)
+        else:
+            shutil.copytree(origin, folder, dirs_exist_ok=True)
         return cast(T, _moved(result, folder))
 
     return copied
+
+
+def _add_rows(origin: Path, target: Path) -> None:
+    """Add the rows of one database to another one."""
+    with closing(sqlite3.connect(target, isolation_level=None)) as database:
+        database.execute("ATTACH ? AS origin", (str(origin),))
+        for table in METADATA.sorted_tables:
+            database.execute(
+                f"INSERT OR IGNORE INTO main.{table.name} SELECT * FROM origin.{table.name}"
+            )
 
 
 def _moved(result: object, folder: Path) -> object:

@@ -6,9 +6,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import TypeVar
 
+from sqlalchemy import Connection, select
+
+from flows.database.connection import Database
 from flows.runs.store import Entry, Source, Store
+from schemas.database import JOURNAL
 from tests.memory import one_level
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -66,3 +73,48 @@ class LateStore:
     def settle(self) -> None:
         """List everything from now on."""
         self.hidden.clear()
+
+
+class FailingDatabase(Database):
+    """A database where `trouble` is asked at each act, with what its journal entry says was done
+    ("" without one): what it returns is raised before the act is committed, or `late`, after it.
+    """
+
+    def __init__(
+        self,
+        below: Database,
+        trouble: Callable[[str], BaseException | None],
+        *,
+        late: bool = False,
+    ) -> None:
+        self.__dict__ |= below.__dict__
+        self._trouble = trouble
+        self._late = late
+
+    def act(self, issuer: str, work: Callable[[Connection], T]) -> T:
+        done: list[str] = []
+
+        def watched(connection: Connection) -> T:
+            before = _last_entry(connection, issuer)
+            result = work(connection)
+            last = _last_entry(connection, issuer)
+            done[:] = [last[1] if last != before else ""]
+            if not self._late:
+                self._fail(done[0])
+            return result
+
+        result = super().act(issuer, watched)
+        if self._late:
+            self._fail(done[0])
+        return result
+
+    def _fail(self, what: str) -> None:
+        error = self._trouble(what)
+        if error is not None:
+            raise error
+
+
+def _last_entry(connection: Connection, issuer: str) -> tuple[int, str]:
+    query = select(JOURNAL.c.number, JOURNAL.c.what).where(JOURNAL.c.issuer == issuer)
+    row = connection.execute(query.order_by(JOURNAL.c.number.desc()).limit(1)).first()
+    return (row[0], row[1]) if row is not None else (0, "")

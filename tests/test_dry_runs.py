@@ -17,10 +17,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from flows.adapters.local import LocalStore
 from flows.commands.context import Context
 from flows.database.connection import Database
 from flows.errors import CardlinkError
 from flows.registry import ENTRIES
+from flows.runs.claim import Lease, work_on
 from flows.runs.keys import keys_of
 from flows.wiring import open_store
 from schemas.portal import ADDRESS1, CITY, CUID, PAN, POSTAL_CODE
@@ -28,7 +30,7 @@ from tests import keys
 from tests.again import PANS, correct
 from tests.builders import portal_rows, quick, share_of
 from tests.mentions import pasted
-from tests.night import Bench, issuer, kept_folder, portal_csv, uncommit
+from tests.night import Bench, edges, issuer, kept_folder, portal_csv, uncommit
 
 TOML = """
 issuer = "bank"
@@ -160,9 +162,9 @@ def abandon(folder: Path) -> Facts:
 
 def take_over(folder: Path) -> Facts:
     case = abandon(folder)
-    claims = folder / "store" / keys_of(case["run"]).claims
-    for path in sorted(claims.iterdir())[1:]:  # the process died while it held the claim
-        path.unlink()
+    work = work_on(edges(LocalStore(folder / "store")), case["run"])
+    # a process of another machine died while it held the claim
+    Lease.take(work, "dead:1", datetime.now(UTC), timedelta(hours=1))
     return case
 
 

@@ -23,7 +23,7 @@ from flows.analysis.exported_rows import as_parquet, row_files, write_rows
 from flows.analysis.exported_runs import exported_run, run_key, write_run
 from flows.book.book import Book, read_book
 from flows.book.link_stages import version_of
-from flows.book.stored_book import RunRow
+from flows.book.stored_book import ReadRun
 from flows.book.upkeep import stored_runs
 from flows.errors import CardlinkError
 from flows.runs.adapters import Adapters
@@ -183,12 +183,12 @@ def _sources(adapters: Adapters, issuer: str) -> dict[str, str]:
     return {str(run): _source(rows, runs, str(run)) for run in runs.ids}
 
 
-def _source(rows: Mapping[str, RunRow], runs: StoredRuns, run: str) -> str:
+def _source(rows: Mapping[str, ReadRun], runs: StoredRuns, run: str) -> str:
     """Return what a run's files are made from: the objects that the book has of it, if it has."""
     if run in runs.without_ledger:
         return PURGED
     row = rows.get(run)
-    if row is not None and row.is_committed and row.objects is not None:
+    if row is not None and row.objects is not None:
         return row.objects
     return digest(repr(exported_run(StoredRun.by_id(runs.adapters, run))).encode())
 

@@ -1,15 +1,12 @@
 """A run as analysts read it (`schemas.analysis.ExportedRuns`)."""
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
 import polars as pl
 
 from flows.analysis.exported_rows import as_parquet
 from flows.reports.summary import FIGURES
-from flows.runs.chunks import commit_time
-from flows.runs.events import COMMITTED, DROP_TIME
 from flows.runs.keys import RunId, hive
 from flows.runs.stored_run import StoredRun
 from schemas.analysis import ExportedRuns
@@ -45,8 +42,8 @@ def exported_run(run: StoredRun) -> dict[str, Any]:
         "state": run.status.state,
         "ended": _ended(run),
         "sequence": manifest.sequence if manifest else None,
-        "dropped_at": _dropped_at(run),
-        "committed_at": commit_time(run.events(COMMITTED)),
+        "dropped_at": run.dropped_at,
+        "committed_at": run.committed_at if manifest else None,
         **{fate: counts.get(fate) for fate in FIGURES},
         "chunks": len(manifest.chunks) if manifest else None,
         "answered": summary.get("chunks", _NOTHING).get("answered"),
@@ -65,8 +62,3 @@ def _ended(run: StoredRun) -> str | None:
         case Abandoned():
             return "abandoned"
     return None
-
-
-def _dropped_at(run: StoredRun) -> datetime | None:
-    times = [event[DROP_TIME] for event in run.events(COMMITTED) if DROP_TIME in event]
-    return datetime.fromisoformat(times[0]) if times else None

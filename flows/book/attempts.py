@@ -112,17 +112,6 @@ def attempts_of(run: StoredRun, turn: int, content: int | None = None) -> pl.Dat
     return _of_run(parts, shared, run.single_link_attempts)
 
 
-def attempts_about_to_be_sent(
-    run: StoredRun, manifest: Manifest, turn: int, content: int
-) -> pl.DataFrame:
-    """Return the attempts of a run that has its link in the commit chain and no manifest yet."""
-    submitted = pl.col("fate") == SUBMITTED
-    parts = [run.ledger_part(part, _RECORD, submitted) for part in manifest.ledger]
-    frames = (_as_attempts(_with_results(records, _no_results()), {}) for records in parts)
-    waiting = (rows.with_columns(wait=pl.lit("waiting")).cast(ATTEMPT) for rows in frames)
-    return _of_run(waiting, _shared(manifest, turn, content))
-
-
 def attempts_typed_in(singles: Sequence[SingleLink]) -> pl.DataFrame:
     """Return the single links of an issuer whose fields were typed in, as attempts."""
     rows = _single_attempts(singles, NO_ATTEMPTS)

@@ -63,7 +63,7 @@ class Book:
     """Every attempt for every card of an issuer, as it is recorded now, and how they add up."""
 
     issuer: str
-    last_registered: int  # number of the last run that was registered
+    last_turn: int  # of the run that was committed last
     newest: date  # business date of the latest whole extract
     attempts: pl.DataFrame  # ATTEMPT, in the order of their runs
     departures: pl.DataFrame  # who has left or is left out (`flows.book.departures.DEPARTED`)
@@ -302,7 +302,7 @@ def book_of(
     extracts = [row.extract for row in rows.values() if row.extract is not None]
     return Book(
         issuer,
-        mark.registered,
+        mark.turn,
         mark.newest,
         attempts,
         departed,

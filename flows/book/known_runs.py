@@ -1,7 +1,6 @@
 """The runs of an issuer, as the database has them: of which extract each is, and its figures.
 
-A plan is written once, and so is the end of a run, so what is known of a run that has ended stays
-true; the plans of others are read. A run is **closed** once it is committed and reported, nothing
+A run is **closed** once it is committed and reported, nothing
 of it is awaited, no break is open, and the journal has not named it since: then its figures
 are kept, as its report or the record of its purge has them, and of a small run whose rows it has.
 Once the trail names it again, or retention removes its ledger, it is read again.
@@ -15,15 +14,17 @@ from typing import Any, Literal, NamedTuple
 
 import polars as pl
 from pydantic import AwareDatetime, BaseModel, ConfigDict
+from sqlalchemy import Connection, select
 
 from flows.errors import CardlinkError
 from flows.runs.events import REPEATED_BY, last_answer
+from flows.runs.keys import keys_of
+from flows.runs.run_records import State
 from flows.runs.run_status import RunStatus, purged_state
-from flows.runs.store import ConflictError
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently
-from schemas.manifest import Manifest
+from schemas.database import RUN
 
 LARGEST = 2000  # rows read; a larger run has an object of its own to look into: its ledger
 LEDGER_ROWS = pl.Schema(
@@ -39,17 +40,34 @@ End = Literal["committed", "abandoned", ""]
 
 
 class KnownPlan(NamedTuple):
-    """What is known of a run's plan: its source, its day, and how it ended; "" before that."""
+    """What is known of a run: its source, its day, what became of it."""
 
     run: str
+    number: int
     key: str
     version: str
     size: int
     sha256: str
     as_of: date
-    is_whole: bool  # of the whole extract, not of a selection of its rows
-    end: End
-    committed_at: datetime | None = None
+    selection: str
+    reason: str
+    planned_at: datetime
+    state: State
+    turn: int | None
+    committed_at: datetime | None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is of the whole extract, not of a selection of its rows."""
+        return not self.selection
+
+    @property
+    def end(self) -> End:
+        """How it ended; "" before that."""
+        match self.state:
+            case "committed" | "abandoned":
+                return self.state
+        return ""
 
     @property
     def midnight(self) -> datetime:
@@ -134,44 +152,16 @@ class KnownRuns(NamedTuple):
 NO_RUNS = KnownRuns({}, {})
 
 
-def read_plans(runs: StoredRuns, known: Mapping[str, KnownPlan]) -> dict[str, KnownPlan]:
-    """Return what is known of the plan of each run that has one, by run, by business date.
-
-    `known`: the plans of runs that have ended; those of others are read.
-    """
-    ids = list(map(str, runs.ids))
-    unknown = [run for run in ids if run not in known]
-    read = concurrently(lambda run: _read_plan(StoredRun.by_id(runs.adapters, run)), unknown)
-    plans = dict(known) | {plan.run: plan for plan in read if plan is not None}
-    return {run: plans[run] for run in ids if run in plans}
+# columns that have another name
+_SOURCE = {name: f"source_{name}" for name in ("key", "version", "size", "sha256")}
 
 
-def _read_plan(run: StoredRun) -> KnownPlan | None:
-    plan = run.plan
-    if plan is None:
-        return None
-    end: End = ""
-    if run.end is not None:
-        end = "committed" if isinstance(run.end, Manifest) else "abandoned"
-    source = plan.source
-    return KnownPlan(
-        run=run.id,
-        key=source.key,
-        version=source.version,
-        size=source.size,
-        sha256=source.sha256,
-        as_of=plan.as_of,
-        is_whole=plan.selection is None,
-        end=end,
-        committed_at=_committed_at(run) if end == "committed" else None,
-    )
-
-
-def _committed_at(run: StoredRun) -> datetime | None:
-    """Return when a run was committed, None where its history is not as we wrote it."""
-    with suppress(ConflictError):  # `audit verify` says so
-        return run.committed_at
-    return None
+def read_plans(connection: Connection, issuer: str) -> dict[str, KnownPlan]:
+    """Return what is known of each run, by run, by business date."""
+    columns = [RUN.c[_SOURCE.get(name, name)] for name in KnownPlan._fields]
+    rows = connection.execute(select(*columns).where(RUN.c.issuer == issuer))
+    plans = sorted((KnownPlan(*row) for row in rows), key=lambda plan: keys_of(plan.run).run.age)
+    return {plan.run: plan for plan in plans}
 
 
 # Closed runs

@@ -92,7 +92,7 @@ class StagesOfLinks:
         self, runs: StoredRuns, connection: Connection
     ) -> tuple[dict[str, str], pl.DataFrame]:
         """Return the runs whose links were checked since, and what the service says of them."""
-        table = database.RUN
+        table = database.READ_RUN
         query = select(table.c.run, table.c.turn, table.c.check_mark).where(
             table.c.issuer == self._issuer, table.c.turn.is_not(None)
         )
@@ -127,7 +127,7 @@ class StagesOfLinks:
         return digest("\n".join(listed).encode()) if listed else ""
 
     def _set_check(self, connection: Connection, run: str, mark: str) -> None:
-        table = database.RUN
+        table = database.READ_RUN
         is_run = (table.c.issuer == self._issuer) & (table.c.run == run)
         connection.execute(update(table).where(is_run).values(check_mark=mark))
 

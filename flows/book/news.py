@@ -1,12 +1,9 @@
-"""How far an issuer's store was read for the book in the database, and what came since.
+"""How far an issuer's journal was read for the book in the database, and what came since.
 
-The book is derived from what the store has. Its mark (a row of the table `watermark`) is believed
-where this code made it (CODE), and the commit chain still has what was read last, which it has not
-in a store that was restored from a copy, or in another one.
+The book is derived. Its mark (a row of the table `watermark`) is believed where this code made it.
 """
 
 import re
-from collections.abc import Iterable, Mapping
 from datetime import date
 from typing import Any, NamedTuple
 
@@ -15,14 +12,13 @@ from sqlalchemy import Connection, select
 
 from flows import __version__
 from flows.book.opening import NOBODY_REMOVED, OpeningBalance
-from flows.runs.commits import registered_runs
+from flows.runs.commits import Commit, commits_since
 from flows.runs.overlay import Overlay
 from flows.runs.store import Store
 from schemas import database
-from schemas.manifest import Manifest
 
 # of the code that derives the book; links are compared by digests, which a new polars may change
-CODE = f"22, cardlink {__version__}, polars {pl.__version__}"
+CODE = f"23, cardlink {__version__}, polars {pl.__version__}"
 _OF_RUN = re.compile(r"[^/]+/runs/([^/]+)/")
 
 
@@ -34,11 +30,16 @@ class Mark(NamedTuple):
 
     version: int = 0
     code: str = CODE
-    registered: int = 0
+    turn: int = 0
     newest: date = date.min
     removed: OpeningBalance = NOBODY_REMOVED
     reported: str = ""
     journal: int = 0
+
+    @property
+    def is_believed(self) -> bool:
+        """Whether this code made it."""
+        return self.code == CODE
 
     def row(self, issuer: str) -> dict[str, Any]:
         """Return the row of the table that says this of an issuer."""
@@ -47,12 +48,12 @@ class Mark(NamedTuple):
 
 
 class News(NamedTuple):
-    """What may have changed since a mark was made.
+    """What came since a mark was made: `runs` are those that may have changed.
 
-    `registered`: the runs registered since, by number. `runs`: those that may have changed.
+    `committed`: the runs that were committed since. `journal`: the number of the last entry.
     """
 
-    registered: Mapping[int, Manifest]
+    committed: list[Commit]
     runs: frozenset[str]
     journal: int
 
@@ -68,41 +69,15 @@ def read_mark(connection: Connection, issuer: str) -> Mark:
     return Mark(**{**stored, "removed": removed})
 
 
-def is_believed(mark: Mark, store: Store, issuer: str) -> bool:
-    """Return whether this code made a mark, of the chain that the store has."""
-    if mark.code != CODE:
-        return False
-    if not mark.registered:
-        return True
-    return next(registered_runs(store, issuer, mark.registered - 1), None) is not None
-
-
-class Journaled(NamedTuple):
-    """The number of an issuer's last journal entry, and the runs named after a mark was made."""
-
-    number: int
-    runs: frozenset[str]
-
-
-def journaled_since(connection: Connection, issuer: str, mark: Mark) -> Journaled:
-    """Return what the journal has named since a mark was made."""
+def news_since(connection: Connection, store: Store, issuer: str, mark: Mark) -> News:
+    """Return what was committed, and may have changed, since a mark was made."""
     number, run = database.JOURNAL.c.number, database.JOURNAL.c.run
     query = select(number, run).where(database.JOURNAL.c.issuer == issuer, number > mark.journal)
     rows = connection.execute(query).all()
     last = max((row.number for row in rows), default=mark.journal)
-    return Journaled(last, frozenset(row.run for row in rows if row.run))
-
-
-def news_since(
-    store: Store, issuer: str, mark: Mark, pending: Iterable[str], journaled: Journaled
-) -> News:
-    """Return what may have changed since a mark was made; `pending`: runs without a manifest."""
-    # first: what is registered later is met when a run of ours is registered
-    registered = dict(
-        enumerate(registered_runs(store, issuer, mark.registered), mark.registered + 1)
-    )
-    runs = journaled.runs.union(pending, _written_in_memory(store))
-    return News(registered, runs, journaled.number)
+    named = {row.run for row in rows if row.run}
+    committed = commits_since(connection, issuer, mark.turn)
+    return News(committed, frozenset(named | _written_in_memory(store)), last)
 
 
 def _written_in_memory(store: Store) -> set[str]:

@@ -5,7 +5,7 @@ Put here what a row is and how it is asked for; keep out how the tables are brou
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import date, datetime
+from datetime import date
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -13,8 +13,8 @@ from sqlalchemy import ColumnElement, Connection, Table, delete, insert, select,
 
 from flows.book.attempts import ATTEMPT
 from flows.book.departures import DEPARTED, WholeExtract
-from flows.book.known_runs import LEDGER_ROWS, ClosedRun, End, KnownPlan, KnownRuns, read_plans
-from flows.book.news import is_believed, journaled_since, news_since, read_mark
+from flows.book.known_runs import LEDGER_ROWS, ClosedRun, KnownPlan, KnownRuns, read_plans
+from flows.book.news import news_since, read_mark
 from flows.database.bulk import insert_frame, read_frame
 from flows.runs.adapters import Adapters
 from flows.runs.stored_runs import StoredRuns
@@ -23,22 +23,13 @@ from schemas import database
 MOST_NAMED = 10_000  # cardholders that a query names; a database takes 32,766 values
 
 
-class RunRow(NamedTuple):
-    """A row of the table `run`."""
+class ReadRun(NamedTuple):
+    """A row of the table `read_run`."""
 
     run: str
-    source_key: str | None = None
-    source_version: str | None = None
-    source_size: int | None = None
-    source_sha256: str | None = None
-    as_of: date | None = None
-    is_whole: bool | None = None
-    end: End | None = None
-    committed_at: datetime | None = None
     turn: int | None = None
     content: int | None = None
     objects: str | None = None
-    is_committed: bool = False
     has_twins: bool = False
     is_renewal: bool = False
     extract_day: date | None = None
@@ -50,25 +41,8 @@ class RunRow(NamedTuple):
     figures: Mapping[str, Any] | None = None
 
     @property
-    def plan(self) -> KnownPlan | None:
-        """Its plan; None where it has not ended as far as is known."""
-        if not self.end:
-            return None
-        return KnownPlan(
-            run=self.run,
-            key=self.source_key or "",
-            version=self.source_version or "",
-            size=self.source_size or 0,
-            sha256=self.source_sha256 or "",
-            as_of=self.as_of or date.min,
-            is_whole=bool(self.is_whole),
-            end=self.end,
-            committed_at=self.committed_at,
-        )
-
-    @property
     def extract(self) -> WholeExtract | None:
-        """Its committed whole extract; None for a selection, and before the commit."""
+        """Its whole extract; None for a selection."""
         if self.extract_day is None or self.turn is None:
             return None
         return WholeExtract(
@@ -80,29 +54,11 @@ class RunRow(NamedTuple):
         )
 
     @property
-    def is_unjudged(self) -> bool:
-        """Whether it is committed, and nobody has looked whether something about it is open."""
-        return self.end == "committed" and self.judged is None
-
-    @property
     def closed(self) -> ClosedRun | None:
         """Its figures, where nothing about it is open."""
         return ClosedRun.model_validate(self.figures) if self.figures is not None else None
 
-    def with_plan(self, plan: KnownPlan) -> "RunRow":
-        """Return it with the plan of a run that has ended."""
-        return self._replace(
-            source_key=plan.key,
-            source_version=plan.version,
-            source_size=plan.size,
-            source_sha256=plan.sha256,
-            as_of=plan.as_of,
-            is_whole=plan.is_whole,
-            end=plan.end or None,
-            committed_at=plan.committed_at,
-        )
-
-    def with_extract(self, extract: WholeExtract | None) -> "RunRow":
+    def with_extract(self, extract: WholeExtract | None) -> "ReadRun":
         """Return it with the extract that it is of."""
         if extract is None:
             return self._replace(extract_day=None)
@@ -114,8 +70,8 @@ class RunRow(NamedTuple):
         )
 
     @property
-    def without_attempts(self) -> "RunRow":
-        """It without its attempts, which are gone: its ledger was purged, or it was abandoned."""
+    def without_attempts(self) -> "ReadRun":
+        """It without its attempts, which went with its ledger."""
         return self._replace(turn=None, content=None, objects=None, extract_day=None)
 
 
@@ -152,11 +108,11 @@ def forget_rows(connection: Connection, issuer: str) -> None:
 # --------------------------------------------------------------------------------------------------
 
 
-def read_runs(connection: Connection, issuer: str) -> dict[str, RunRow]:
-    """Return what is known of each run, by run."""
-    columns = [database.RUN.c[name] for name in RunRow._fields]
-    rows = connection.execute(select(*columns).where(database.RUN.c.issuer == issuer))
-    return {row.run: RunRow(*row) for row in rows}
+def read_runs(connection: Connection, issuer: str) -> dict[str, ReadRun]:
+    """Return what was read of each committed run, by run."""
+    columns = [database.READ_RUN.c[name] for name in ReadRun._fields]
+    rows = connection.execute(select(*columns).where(database.READ_RUN.c.issuer == issuer))
+    return {row.run: ReadRun(*row) for row in rows}
 
 
 def of_turn(turn: int) -> ColumnElement[bool]:
@@ -202,24 +158,18 @@ def read_departed(connection: Connection, issuer: str) -> pl.DataFrame:
 
 
 def known_runs(adapters: Adapters, runs: StoredRuns) -> KnownRuns:
-    """Return what is known of an issuer's runs, also where the book cannot be read.
-
-    The plans of the runs that have not ended are read, and so are those that the database lacks.
-    """
-    store = runs.store
+    """Return what is known of an issuer's runs, also where the book cannot be read."""
     with adapters.database.snapshot() as connection:
         mark = read_mark(connection, runs.issuer)
         rows = read_runs(connection, runs.issuer)
-        journaled = journaled_since(connection, runs.issuer, mark)
-    if not is_believed(mark, store, runs.issuer):
+        news = news_since(connection, runs.store, runs.issuer, mark)
+    if not mark.is_believed:
         return known_runs_of(adapters, runs, {})
-    pending = [run for run, row in rows.items() if row.turn is not None and not row.is_committed]
-    news = news_since(store, runs.issuer, mark, pending, journaled)
     current = {run: as_judged(row, runs, news.runs) for run, row in rows.items()}
     return known_runs_of(adapters, runs, current)
 
 
-def as_judged(row: RunRow, runs: StoredRuns, changed: Collection[str]) -> RunRow:
+def as_judged(row: ReadRun, runs: StoredRuns, changed: Collection[str]) -> ReadRun:
     """Return a row without its figures where its run may be another than when it was judged."""
     form = "purged" if row.run in runs.without_ledger else "whole"
     if row.judged == form and row.run not in changed:
@@ -227,13 +177,13 @@ def as_judged(row: RunRow, runs: StoredRuns, changed: Collection[str]) -> RunRow
     return row._replace(judged=None, figures=None)
 
 
-def known_runs_of(adapters: Adapters, runs: StoredRuns, rows: Mapping[str, RunRow]) -> KnownRuns:
+def known_runs_of(adapters: Adapters, runs: StoredRuns, rows: Mapping[str, ReadRun]) -> KnownRuns:
     """Return what is known of an issuer's runs, of which these rows are stored."""
-    plans = {run: row.plan for run, row in rows.items()}
-    ended = {run: plan for run, plan in plans.items() if plan is not None}
+    with adapters.database.snapshot() as connection:
+        plans = read_plans(connection, runs.issuer)
     closed = {run: row.closed for run, row in rows.items()}
     return KnownRuns(
-        read_plans(runs, ended),
+        plans,
         {run: figures for run, figures in closed.items() if figures is not None},
         lambda cuid: _runs_with(adapters, runs.issuer, cuid),
         lambda: _links(adapters, runs.issuer),
@@ -241,8 +191,9 @@ def known_runs_of(adapters: Adapters, runs: StoredRuns, rows: Mapping[str, RunRo
 
 
 def known_plans(adapters: Adapters, runs: StoredRuns) -> list[KnownPlan]:
-    """Return what is known of the plan of each run that has one, by business date."""
-    return list(known_runs(adapters, runs).plans.values())
+    """Return what is known of each run that was planned, by business date."""
+    with adapters.database.snapshot() as connection:
+        return list(read_plans(connection, runs.issuer).values())
 
 
 def closed_runs(adapters: Adapters, runs: StoredRuns) -> Collection[str]:

@@ -1,12 +1,12 @@
 """The book in the database, brought up to date with what the store has.
 
-It is derived: who reads it first adds what came since, and a database that is lost costs time
-alone. Nothing else is decided by it.
+It is derived: who reads it first adds what came since, and what is deleted of it is worked out
+anew. Nothing else is decided by it.
 
-**What may have changed** since it was written: the runs that were registered since; those that the
-journal names since, as it does before and after anything of a run is changed; and those registered
-and not committed yet. Of each of these the objects are listed, and where they are others than those
-that its attempts were read from, they are read again.
+**What may have changed** since it was written: the runs that were committed since, and those that
+the journal names since, as it does before and after anything of a run is changed. Of each of these
+the objects are listed, and where they are others than those that its attempts were read from, they
+are read again.
 
 **Who writes**: the store is read first, then what is new is written in one transaction, unless
 somebody else has written meanwhile; then it is worked out again. In a dry run the transaction is
@@ -20,13 +20,7 @@ from typing import Any, NamedTuple, Protocol
 import polars as pl
 from sqlalchemy import Connection, func, select
 
-from flows.book.attempts import (
-    ATTEMPT,
-    UNKNOWN_CONTENT,
-    attempts_about_to_be_sent,
-    attempts_of,
-    in_order,
-)
+from flows.book.attempts import ATTEMPT, UNKNOWN_CONTENT, attempts_of, in_order
 from flows.book.departures import (
     FOLLOWED,
     WholeExtract,
@@ -36,15 +30,11 @@ from flows.book.departures import (
     order,
     whole_extract,
 )
-from flows.book.known_runs import (
-    closed_among,
-    ledger_rows,
-    read_plans,
-)
-from flows.book.news import Mark, News, is_believed, journaled_since, news_since, read_mark
+from flows.book.known_runs import closed_among, ledger_rows
+from flows.book.news import Mark, News, news_since, read_mark
 from flows.book.opening import opening_balance
 from flows.book.stored_book import (
-    RunRow,
+    ReadRun,
     as_judged,
     delete_rows,
     forget_rows,
@@ -57,7 +47,6 @@ from flows.book.stored_book import (
 )
 from flows.runs.adapters import Adapters
 from flows.runs.audited_store import WRITING, WRITTEN
-from flows.runs.commits import registered_runs
 from flows.runs.identity import digest
 from flows.runs.keys import keys_of
 from flows.runs.overlay import Overlay
@@ -67,11 +56,10 @@ from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently
 from schemas import database
 from schemas.manifest import Manifest
-from schemas.records import Abandoned
 
 TOGETHER = 16  # runs whose figures are judged together
 # what of a run its attempts are read from, apart from its ledger
-_SOURCES = ("manifest.json", "report/rows/", "events/", "single/")
+_SOURCES = ("report/rows/", "events/", "single/")
 
 
 class Update(NamedTuple):
@@ -85,7 +73,7 @@ class Update(NamedTuple):
     version: int
     is_anew: bool
     mark: Mark
-    runs: Mapping[str, RunRow]
+    runs: Mapping[str, ReadRun]
     attempts: Mapping[int, pl.DataFrame]
     without_attempts: frozenset[tuple[str, int]]
     departed: pl.DataFrame | None
@@ -158,7 +146,7 @@ class BookOfRuns:
             forget_rows(connection, issuer)
         replace_row(connection, database.WATERMARK, update.mark.row(issuer))
         for row in update.runs.values():
-            replace_row(connection, database.RUN, {"issuer": issuer, **row._asdict()})
+            replace_row(connection, database.READ_RUN, {"issuer": issuer, **row._asdict()})
         for run, turn in update.without_attempts:
             delete_rows(connection, database.ATTEMPT, issuer, turn=turn)
             for table in (database.LEDGER_ROW, database.PLACEMENT):
@@ -167,7 +155,7 @@ class BookOfRuns:
             delete_rows(connection, database.ATTEMPT, issuer, turn=turn)
             insert_rows(connection, database.ATTEMPT, issuer, attempts.with_row_index("place"))
         for run, row in update.runs.items():
-            if row.is_unjudged:  # somebody may have been erased since
+            if row.judged is None:  # somebody may have been erased since
                 delete_rows(connection, database.LEDGER_ROW, issuer, run=run)
         for run, rows in update.rows_of.items():
             delete_rows(connection, database.LEDGER_ROW, issuer, run=run)
@@ -203,7 +191,7 @@ class _News:
         self._issuer = runs.issuer
         self._connection = connection
         self._before = read_mark(connection, runs.issuer)
-        self._is_anew = not is_believed(self._before, runs.store, runs.issuer)
+        self._is_anew = not self._before.is_believed
         self._mark = Mark() if self._is_anew else self._before
         self._known = {} if self._is_anew else read_runs(connection, runs.issuer)
         self._rows = dict(self._known)
@@ -215,13 +203,10 @@ class _News:
         """Return what is to be written, None where nothing came."""
         for run in self._purged.intersection(self._pages):
             self._lose_attempts(run)
-        journaled = journaled_since(self._connection, self._issuer, self._mark)
-        news = news_since(self._store, self._issuer, self._mark, self._pending, journaled)
+        news = news_since(self._connection, self._store, self._issuer, self._mark)
         self._read_attempts(news)
         mark = self._new_mark(news)
         has_news = self._is_anew or mark != self._mark
-        if has_news or self._changed:
-            self._read_plans()
         departed = self._departed()
         rows_of = self._judge(news)
         update = Update(
@@ -237,25 +222,21 @@ class _News:
         return update if has_news or update.changes_rows else None
 
     @property
-    def _changed(self) -> dict[str, RunRow]:
+    def _changed(self) -> dict[str, ReadRun]:
         """The rows of runs that are others than those that are stored."""
         return {run: row for run, row in self._rows.items() if self._known.get(run) != row}
 
     @property
-    def _pending(self) -> set[str]:
-        """The runs that were registered and have no manifest yet."""
-        return {run for run, row in self._pages.items() if not row.is_committed}
-
-    @property
-    def _pages(self) -> dict[str, RunRow]:
+    def _pages(self) -> dict[str, ReadRun]:
         """The runs whose attempts count."""
         return {run: row for run, row in self._rows.items() if row.turn is not None}
 
     def _new_mark(self, news: News) -> Mark:
-        manifests = news.registered.values()
+        manifests = [commit.manifest for commit in news.committed]
         days = [manifest.as_of for manifest in manifests if manifest.selection is None]
+        turns = [commit.turn for commit in news.committed]
         return self._mark._replace(
-            registered=max(news.registered, default=self._mark.registered),
+            turn=max(turns, default=self._mark.turn),
             newest=max(days, default=self._mark.newest),
             journal=news.journal,
             removed=opening_balance(self._store, self._issuer, self._purged, self._mark.removed),
@@ -273,7 +254,9 @@ class _News:
         """Read the attempts of the runs whose objects are others than those they were read from."""
         pages = self._pages
         turns = {run: row.turn for run, row in pages.items() if row.turn is not None}
-        turns |= {manifest.run: number for number, manifest in news.registered.items()}
+        turns |= {commit.manifest.run: commit.turn for commit in news.committed}
+        for run in turns.keys() & self._purged:
+            self._rows.setdefault(run, ReadRun(run))
         candidates = news.runs | (turns.keys() - pages.keys())
         looked_at = sorted(candidates & (turns.keys() - self._purged))
         entered = self._last_entries(looked_at)
@@ -282,9 +265,8 @@ class _News:
             for run, objects in zip(looked_at, concurrently(self._objects, looked_at), strict=True)
         }
         stale = [run for run in looked_at if not self._fits(run, listed[run])]
-        manifests = {manifest.run: manifest for manifest in news.registered.values()}
         for run in sorted(stale, key=lambda run: turns[run]):
-            self._read_run(run, turns[run], listed[run], manifests.get(run))
+            self._read_run(run, turns[run], listed[run])
 
     def _last_entries(self, runs: Collection[str]) -> dict[str, int]:
         """Return the number of the last journal entry about each of these runs that has one.
@@ -312,34 +294,21 @@ class _News:
         ]
         return digest("\n".join(listed).encode())
 
-    def _read_run(self, run: str, turn: int, objects: str, registered: Manifest | None) -> None:
-        """Read the attempts of a run from its ledger; it has none where it was abandoned."""
-        stored = StoredRun.by_id(self._stored.adapters, run)
-        if isinstance(stored.end, Abandoned):
-            if run in self._rows:
-                self._lose_attempts(run)
-            return
-        manifest = stored.manifest or registered or self._registered(turn)
+    def _read_run(self, run: str, turn: int, objects: str) -> None:
+        """Read the attempts of a run from its ledger and what came of its rows."""
+        stored = self._stored_run(run)
+        manifest = stored.committed()
         content = self._content(manifest, turn)
-        if stored.manifest is None:
-            attempts = attempts_about_to_be_sent(stored, manifest, turn, content)
-        else:
-            attempts = attempts_of(stored, turn, content)
-        attempts = self._as_repeated(attempts, manifest)
-        row = self._rows.get(run, RunRow(run))._replace(
+        attempts = self._as_repeated(attempts_of(stored, turn, content), manifest)
+        row = self._rows.get(run, ReadRun(run))._replace(
             turn=turn,
             content=content,
             objects=objects,
-            is_committed=stored.manifest is not None,
             has_twins=bool((attempts["twin"] > 0).any()),
             is_renewal=bool(attempts["renewal"].any()),
         )
         self._attempts[turn] = attempts
         self._rows[run] = row.with_extract(whole_extract(stored, turn))
-
-    def _registered(self, turn: int) -> Manifest:
-        """Return what the commit chain has at a number."""
-        return next(registered_runs(self._store, self._issuer, turn - 1))
 
     def _content(self, manifest: Manifest, turn: int) -> int:
         """Return the number of the commit of the extract that a run's rows are of."""
@@ -411,24 +380,13 @@ class _News:
             frames.insert(0, stored.filter(~pl.col("turn").is_in(list(gone))))
         return in_order(frames)
 
-    # Plans and figures
-
-    def _read_plans(self) -> None:
-        """Note the plans of the runs that have ended since."""
-        known = {run: row.plan for run, row in self._known.items() if row.plan is not None}
-        plans = read_plans(self._stored, {run: plan for run, plan in known.items() if plan})
-        for run, plan in plans.items():
-            if plan.end:
-                self._rows[run] = self._rows.get(run, RunRow(run)).with_plan(plan)
+    # Figures
 
     def _judge(self, news: News) -> dict[str, pl.DataFrame]:
         """Note the figures of the runs that were closed since; return the rows of small ones."""
         for run, row in self._rows.items():
             self._rows[run] = as_judged(row, self._stored, news.runs)
-        pending = self._pending
-        to_judge = [
-            run for run, row in self._rows.items() if row.is_unjudged and run not in pending
-        ]
+        to_judge = [run for run, row in self._rows.items() if row.judged is None]
         if len(to_judge) < TOGETHER or isinstance(self._store, Overlay):
             return {}
         return self._with_figures(to_judge)
@@ -457,7 +415,7 @@ def with_twins_of(attempts: pl.DataFrame, repeated: pl.DataFrame) -> pl.DataFram
     return joined.with_columns(twin=pl.coalesce("of_origin", "twin")).select(*ATTEMPT)
 
 
-def stored_runs(adapters: Adapters, runs: StoredRuns) -> dict[str, RunRow]:
+def stored_runs(adapters: Adapters, runs: StoredRuns) -> dict[str, ReadRun]:
     """Return what the database has of each run, by run."""
     with tables(adapters, runs.issuer, BookOfRuns(runs)) as connection:
         return read_runs(connection, runs.issuer)

@@ -256,7 +256,8 @@ def _about(run: str, issuer: str, proof: audit.Proof) -> list[str]:
     return [
         f"{run}: evidence of what was done, by whom, with which keys and settings",
         f"The journal of {issuer}: {_entries(proof)}, head {proof.head}: {state}.",
-        "settings.json is the policy in force now; plan.json has the settings and keys of the run.",
+        "settings.json is the policy in force now; run.json has the settings and keys of the run, "
+        "and what it committed.",
         "Check the files: sha256sum --check SHA256SUMS. "
         "In journal.jsonl, `before` is the `digest` of the entry before; that of an entry that is "
         "whole is the SHA-256 of its line, its newline included.",

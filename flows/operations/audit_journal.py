@@ -27,6 +27,7 @@ from schemas.database import (
     INGESTED,
     ISSUER,
     JOURNAL,
+    LEASE,
     METADATA,
     PERSON,
 )
@@ -262,6 +263,10 @@ class JournaledRow(NamedTuple):
     values: Values
 
 
+# rows of these are not in entries, or not all of them
+_NOT_ENTERED = (*DERIVED, *INGESTED, DELIVERY_CHANGE, ISSUER, JOURNAL, LEASE, PERSON)
+
+
 class JournaledRows:
     """The rows of the tables as the changes of intact entries leave them, by table and key."""
 
@@ -293,7 +298,7 @@ class JournaledRows:
         """Yield the rows that are not as entries wrote them, each with a digest of what it is."""
         for table in METADATA.sorted_tables:
             # every row of it was written by an entry
-            is_whole = table not in (*DERIVED, *INGESTED, DELIVERY_CHANGE, ISSUER, JOURNAL, PERSON)
+            is_whole = table not in _NOT_ENTERED
             rows = self._tables.get(table.name, {})
             if rows or is_whole:
                 yield from _row_findings(rows, table, _stored(connection, table, issuer), is_whole)

@@ -125,7 +125,8 @@ def _says(run: StoredRun) -> str:
 
 
 def _last_event(run: StoredRun) -> datetime:
-    return max((entry.modified for entry in run.event_entries), default=LONG_AGO)
+    committed = run.record.committed_at if run.record is not None else None
+    return max([committed or LONG_AGO, *(entry.modified for entry in run.event_entries)])
 
 
 def _refused(runs: StoredRuns, known: KnownRuns) -> Mapping[str, str]:

@@ -31,6 +31,7 @@ def evidence(context: IssuerContext, run: str) -> dict[str, bytes]:
     stored_run = StoredRun.by_id(context.adapters, run)
     keys = [*_record_keys(context, stored_run), *_report_keys(stored_run)]
     files = {key.removeprefix(f"{issuer}/"): read(store, key) for key in keys}
+    files["run.json"] = canonical(stored_run.as_planned().facts())
     files["objects.sha256"] = _object_digests(stored_run)
     subjects = (run, stored_run.planned().source.sha256)
     decided = decision_rows(context.adapters, issuer, subjects)

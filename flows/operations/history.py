@@ -1,5 +1,5 @@
-"""The history of a run: everything that happened to it, composed of its plan, claims, events and
-records.
+"""The history of a run: everything that happened to it, composed of the journal, its plan, events
+and records.
 """
 
 from collections.abc import Iterator
@@ -8,14 +8,15 @@ from typing import Any, NamedTuple
 
 from flows.runs.adapters import Adapters
 from flows.runs.decisions import BREAK, decisions
-from flows.runs.documents import read_events
 from flows.runs.errors import UnknownRunError
-from flows.runs.identity import digest
-from flows.runs.store import Store, read
+from flows.runs.identity import canonical, digest
+from flows.runs.journal import entries
 from flows.runs.stored_run import StoredRun
 from flows.submissions.dismissals import dismissals
-from schemas.records import PARTS, Abandoned, Closing
+from schemas.database import JOURNAL
+from schemas.records import PARTS, Closing
 
+_OWN = ("planned", "replaced", "abandoned", "committed")  # entries of the journal
 _ENVELOPE = ("at", "what", "by")  # of an event; the others are its facts
 
 
@@ -32,10 +33,8 @@ def history(adapters: Adapters, run: str) -> list[HistoryEvent]:
     """Return everything that happened to a run, oldest first; UnknownRunError."""
     stored_run = StoredRun.by_id(adapters, run)
     events = [
-        *_planning(stored_run),
-        *_claims(stored_run),
+        *_journal(stored_run),
         *_events(stored_run),
-        *_end(stored_run),
         *_closings(stored_run),
         *_reseals(stored_run),
         *_dismissals(stored_run),
@@ -46,11 +45,21 @@ def history(adapters: Adapters, run: str) -> list[HistoryEvent]:
     return sorted(events, key=lambda event: datetime.fromisoformat(event.at))
 
 
-def _planning(run: StoredRun) -> Iterator[HistoryEvent]:
+def _journal(run: StoredRun) -> Iterator[HistoryEvent]:
+    """Yield what was done to a run and to its claim, with what it was planned or committed as."""
+    more = {"planned": _plan_facts(run), "committed": _commit_facts(run)}
+    is_own = JOURNAL.c.what.in_(_OWN)
+    for entry in entries(run.adapters, run.issuer, JOURNAL.c.run == run.id, is_own):
+        reason = {"reason": entry.reason} if entry.reason else {}
+        facts = {**more.pop(entry.what, {}), **entry.facts, **reason}
+        yield HistoryEvent(entry.at.isoformat(), entry.what, entry.by, facts)
+
+
+def _plan_facts(run: StoredRun) -> dict[str, Any]:
     plan = run.plan
     if plan is None:
-        return
-    facts = {
+        return {}
+    return {
         "extract": plan.source.key,
         "version": plan.source.version,
         "sha256": plan.source.sha256,
@@ -59,46 +68,26 @@ def _planning(run: StoredRun) -> Iterator[HistoryEvent]:
         "settings": plan.settings_sha256,
         "settings in force": plan.settings_in_force,
         "sealed to": list(plan.recipients),
+        "release": plan.release,
     }
-    if plan.reason:
-        facts["reason"] = plan.reason
-    if plan.release:
-        facts["release"] = plan.release
-    yield HistoryEvent(_written(run.store, run.keys.plan), "planned", "", facts)
 
 
-def _claims(run: StoredRun) -> Iterator[HistoryEvent]:
-    """Yield who claimed the run and who gave it back; renewals are left out."""
-    last = None  # holder and process, None once the claim was given back
-    for claim in read_events(run.store, list(run.store.keys(run.keys.claims))):
-        name = claim["holder"]
-        since = datetime.fromisoformat(claim["since"])
-        until = datetime.fromisoformat(claim["until"])
-        if until <= since:
-            yield HistoryEvent(since.isoformat(), "claim given back", name, {})
-            last = None
-        elif last != (name, claim["process"]):
-            yield HistoryEvent(since.isoformat(), "claimed", name, {})
-            last = name, claim["process"]
+def _commit_facts(run: StoredRun) -> dict[str, Any]:
+    manifest = run.manifest
+    if manifest is None:
+        return {}
+    facts = {
+        **manifest.counts.model_dump(exclude={"lines", "set_aside"}, exclude_none=True),
+        "chunks": len(manifest.chunks),
+        "sha256": digest(canonical(manifest)),
+    }
+    return facts if run.dropped_at is None else {**facts, "dropped": run.dropped_at.isoformat()}
 
 
 def _events(run: StoredRun) -> Iterator[HistoryEvent]:
     for event in run.events():
         facts = {name: fact for name, fact in event.items() if name not in _ENVELOPE}
         yield HistoryEvent(event["at"], event["what"], event["by"], facts)
-
-
-def _end(run: StoredRun) -> Iterator[HistoryEvent]:
-    end = run.end
-    if isinstance(end, Abandoned):
-        yield HistoryEvent(end.at.isoformat(), "abandoned", end.by, {"reason": end.reason})
-    elif end is not None:
-        facts = {
-            **end.counts.model_dump(exclude={"lines", "set_aside"}, exclude_none=True),
-            "chunks": len(end.chunks),
-            "sha256": digest(read(run.store, run.keys.manifest)),
-        }
-        yield HistoryEvent(_written(run.store, run.keys.manifest), "manifest written", "", facts)
 
 
 def _closings(run: StoredRun) -> Iterator[HistoryEvent]:
@@ -143,8 +132,3 @@ def _purges(run: StoredRun) -> Iterator[HistoryEvent]:
                 "setting": purged.setting,
             }
             yield HistoryEvent(purged.at.isoformat(), f"{part} purged", purged.by, facts)
-
-
-def _written(store: Store, key: str) -> str:
-    with store.open(key) as source:
-        return source.entry.modified.isoformat()

@@ -17,13 +17,13 @@ from flows.operations.alert_history import open_alerts
 from flows.reports.funnel_words import stored_funnel
 from flows.reports.summary import FIGURES
 from flows.runs.business_date import local_day
-from flows.runs.chunks import OPEN, OutboxChunk, commit_time
+from flows.runs.chunks import OPEN, OutboxChunk
 from flows.runs.context import IssuerContext
 from flows.runs.delivered import all_deliveries
 from flows.runs.documents import read_facts
-from flows.runs.events import ANSWERED, COMMITTED, DROP_TIME
+from flows.runs.events import ANSWERED
 from flows.runs.identity import canonical
-from flows.runs.keys import metrics, reconciliation
+from flows.runs.keys import keys_of, metrics, reconciliation
 from flows.runs.run_status import RunStatus
 from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
@@ -166,12 +166,9 @@ def _stage_seconds(run: StoredRun, manifest: Manifest) -> dict[str, float]:
     `submit` is from the extract's drop to the commit, `upload` from there to the first upload,
     `answer` from there to the first result.
     """
-    events = run.events(COMMITTED, UPLOADED, ANSWERED)
-    committed = commit_time(events)
-    if committed is None:
-        return {}
-    drops = [event[DROP_TIME] for event in events if DROP_TIME in event]
-    dropped = datetime.fromisoformat(drops[0]).timestamp() if drops else None
+    events = run.events(UPLOADED, ANSWERED)
+    committed = run.committed_at
+    dropped = run.dropped_at.timestamp() if run.dropped_at is not None else None
     uploaded = _first(events, UPLOADED)
     answered = _first(events, ANSWERED)
     # others repeat rows of an extract of another day
@@ -296,15 +293,11 @@ def _last_run(reading: Reading) -> tuple[Values, Values]:
     context = reading.context
     stored = StoredRuns(context.adapters, context.issuer.issuer)
     committed = [run.run for run in reading.runs if run.figures is not None]
-    for run_id in reversed(committed):
-        run = StoredRun.by_id(stored.adapters, run_id)
-        entries = stored.store.keys(run.keys.base, shallow=True)
-        written = {entry.key: entry.modified for entry in entries}
-        plan = written.get(run.keys.plan)
-        manifest = written.get(run.keys.manifest)
-        if plan and manifest:
-            return {"": manifest.timestamp()}, {"": (manifest - plan).total_seconds()}
-    return {}, {}
+    if not committed:
+        return {}, {}
+    newest = stored.run(keys_of(committed[-1]).run)
+    seconds = (newest.committed_at - newest.as_planned().planned_at).total_seconds()
+    return {"": newest.committed_at.timestamp()}, {"": seconds}
 
 
 def answered_at(reading: Reading) -> Values:

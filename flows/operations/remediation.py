@@ -11,7 +11,7 @@ from flows.book.stored_book import known_runs
 from flows.errors import OperatorError
 from flows.reports.missed_days import missed_days
 from flows.runs.adapters import Adapters
-from flows.runs.claim import ClaimHolder, end, holder_of
+from flows.runs.claim import ClaimHolder, end, holder_of, work_on
 from flows.runs.context import IssuerContext
 from flows.runs.decisions import DAY, EXTRACT, decide, decisions, lift
 from flows.runs.dismissed_days import day_named
@@ -21,7 +21,7 @@ from flows.runs.journal import Act, enter
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.steps import WHY, Sentence, Slot, Step
-from flows.submissions.begun import create_abandoned
+from flows.submissions.begun import abandon_run
 from flows.submissions.dismissals import dismissal, dismissals
 from flows.submissions.extract_lookup import find_extract, identify
 from flows.submissions.extract_states import extract_states
@@ -48,7 +48,7 @@ def abandon(adapters: Adapters, run: str, reason: str) -> Abandoned:
     adapters.signed(reason)
     stored_run.planned()
     if stored_run.finished() is None:
-        record = create_abandoned(adapters, stored_run, reason)
+        record = abandon_run(adapters, run, reason)
         if record is not None:
             return record
     stored_run.fresh().finished()  # abandoned: says so
@@ -67,14 +67,14 @@ def next_after_abandoning(adapters: Adapters, run: str) -> Step:
 def take_over(adapters: Adapters, run: str, reason: str) -> ClaimHolder:
     """End the claim on a run and return who held it; the next submit resumes from what is there.
 
-    A process that is still alive loses the claim at its next renewal; what it publishes until then
-    is what the next one would publish. Raises UnknownRunError, NotFoundError, NoReasonError.
+    A process that is still alive commits nothing any more.
+    Raises UnknownRunError, NotFoundError, NoReasonError.
     """
     stored_run = StoredRun.by_id(adapters, run)
     signed_reason = adapters.signed(reason)["reason"]
     stored_run.planned()
-    claims = stored_run.keys.claims
-    holder = holder_of(adapters.store, claims, adapters.now())
+    subject = work_on(adapters, run)
+    holder = holder_of(subject, adapters.now())
     if holder is None:
         raise NotFoundError(
             place=run, what="claim to take over", command=Step("report", run, history=True)
@@ -87,7 +87,7 @@ def take_over(adapters: Adapters, run: str, reason: str) -> ClaimHolder:
         holder=holder.holder,
         until=holder.until.isoformat(timespec="seconds"),
     )
-    end(adapters.store, claims, adapters.actor, adapters.now())
+    end(subject, adapters.actor, adapters.now())
     return holder
 
 

@@ -16,7 +16,7 @@ from flows.errors import CardlinkError
 from flows.operations.reread import reread_rows
 from flows.runs.chains import add_next
 from flows.runs.chunks import OutboxChunk, State
-from flows.runs.claim import Lease, LeaseLostError, claimed
+from flows.runs.claim import Lease, LeaseLostError, claimed, work_on
 from flows.runs.context import IssuerContext
 from flows.runs.events import record_event
 from flows.runs.identity import differences, digest, row_settings
@@ -74,7 +74,7 @@ def reseal(
             _compare_with_ledger(context, stored_run, chosen)
         if dry_run:
             return Resealed(chosen, recipients, len(_replaced(stored_run, chosen)))
-        with claimed(context.adapters, stored_run.keys.claims) as claim:
+        with claimed(context.adapters, work_on(context.adapters, run)) as claim:
             if chosen:
                 _seal(context, stored_run.fresh(), chosen, sealer, claim, signed)
             retired, left = _delete_replaced(context, cleaner, stored_run.fresh())
@@ -135,7 +135,7 @@ def _seal(
         chunks=tuple(sorted(chunks, key=lambda chunk: chunk.number)),
     )
     if not add_next(run.store, run.keys.reseals, len(run.reseals) + 1, record):
-        raise LeaseLostError(prefix=run.keys.claims)
+        raise LeaseLostError(subject=run.id)
 
 
 def _next_generation(run: StoredRun) -> int:

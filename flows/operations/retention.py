@@ -15,7 +15,7 @@ import polars as pl
 from flows.book.known_runs import ClosedRun
 from flows.results.decisions import sort_breaks
 from flows.runs.chunks import OutboxChunk
-from flows.runs.claim import holder_of
+from flows.runs.claim import holder_of, work_on
 from flows.runs.closings import chunk_of
 from flows.runs.context import IssuerContext
 from flows.runs.events import REPEATED_BY, last_answer
@@ -33,18 +33,16 @@ KEPT: Literal["kept"] = "kept"  # for good
 LEFT: Literal["left"] = "left"  # by workers
 # by versions that read extracts in parts
 _LEFT_NAME = re.compile(r"exchanged/[0-9a-f]{16}-\d{4}-\w+\.parquet")
-_KEPT_NAME = re.compile(r"plan\.json|manifest\.json|(events|reseals|rewritten)/[^/]+\.json")
+_KEPT_NAME = re.compile(r"(events|reseals|rewritten)/[^/]+\.json")
 _CHUNK_NAME = re.compile(r"(chunks|sealed/\d+)/(?P<run>[^/]+)-\d{5}\.[a-z0-9.]+")
 _PART = r"part-(\d{4}-)?\d{5}"  # of the ledger, in a file's or a folder's name
 _CSV_REPORTS = "rejects|suppressed|held|errors|chunks|awaiting|breaks|questions"
 _LEDGER_NAMES = (
     rf"ledger/{_PART}(-erased-\d+)?\.parquet",
     r"seals/\d{5}-\d{3}\.json",
-    r"claims/\d{6}\.json",
     r"(selection|book)\.parquet",
     r"single/\d+-\d+(-answer)?\.json",
     rf"placements/{_PART}\.parquet",
-    r"placements/claims/\d{6}\.json",
     rf"placements/messages/{_PART}/\d{{9}}-\d{{8}}T\d{{12}}-[0-9a-f]{{8}}\.json",
     rf"report/({_CSV_REPORTS}|links(-\d{{5}})?)\.csv",
     r"report/(summary\.json|audit\.zip|report\.html|report\.xlsx)",
@@ -103,13 +101,9 @@ def objects_by_part(
     keys: RunKeys, entries: Sequence[Entry]
 ) -> defaultdict[str | None, list[Entry]]:
     """Return the objects of a run by the part they belong to (`part_of`)."""
-    # the last link of the claim's chain stays: the next claim continues from its number
-    last_claim = max(
-        (entry.key for entry in entries if entry.key.startswith(keys.claims)), default=""
-    )
     by_part = defaultdict[str | None, list[Entry]](list)
     for entry in entries:
-        by_part[KEPT if entry.key == last_claim else part_of(keys, entry.key)].append(entry)
+        by_part[part_of(keys, entry.key)].append(entry)
     return by_part
 
 
@@ -176,11 +170,12 @@ def state_of(context: IssuerContext, run: StoredRun, entries: Sequence[Entry]) -
     """Return the state of a run that has these objects."""
     if isinstance(run.end, Manifest):
         return _committed_state(run, entries)
-    holder = holder_of(run.store, run.keys.claims, context.adapters.now())
+    holder = holder_of(work_on(context.adapters, run.id), context.adapters.now())
     claim = (f"claimed by {holder.holder}",) if holder else ()
     if isinstance(run.end, Abandoned):
         return RunState(run.end.at, claim, end="abandoned")
-    return RunState(max(entry.modified for entry in entries), claim, end="never")
+    written = [entry.modified for entry in entries]
+    return RunState(max(written, default=run.as_planned().planned_at), claim, end="never")
 
 
 def closed_state(closed: ClosedRun, keys: RunKeys, entries: Sequence[Entry]) -> RunState:
@@ -193,8 +188,7 @@ def closed_state(closed: ClosedRun, keys: RunKeys, entries: Sequence[Entry]) -> 
 
 def _committed_state(run: StoredRun, entries: Sequence[Entry]) -> RunState:
     chunks = run.outbox
-    written = {entry.key: entry.modified for entry in entries}
-    committed = min((chunk.clock for chunk in chunks), default=written[run.keys.manifest])
+    committed = min((chunk.clock for chunk in chunks), default=run.committed_at)
     since = last_answer(committed, run.events())
     summary = run.summary
     if summary is None:  # a run that was cancelled as a whole never has one

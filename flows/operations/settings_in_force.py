@@ -15,11 +15,10 @@ from sqlalchemy import select
 
 from flows.errors import BalanceError, GateError, TryAgainError
 from flows.redaction import redact, redacted
-from flows.runs.chains import last_record
+from flows.runs.commits import read_commits, read_last_turn
 from flows.runs.context import IssuerContext
 from flows.runs.identity import canonical, digest
 from flows.runs.journal import Act, enter
-from flows.runs.keys import commits
 from flows.steps import WHY, Sentence, Slot, Step, Text
 from schemas.database import SETTINGS_IN_FORCE
 from schemas.governed import ACTS, HOURS, PERSONS, Change, changes, governed_settings, needing_two
@@ -251,8 +250,10 @@ def since_last_run(context: IssuerContext) -> Iterator[Text]:
 
 
 def last_run(context: IssuerContext) -> Manifest | None:
-    """Return the issuer's run that was registered last, None before the first."""
-    return last_record(context.adapters.store, commits(context.issuer.issuer), Manifest)[1]
+    """Return the issuer's run that was committed last, None before the first."""
+    turn = read_last_turn(context.adapters, context.issuer.issuer)
+    last = read_commits(context.adapters, context.issuer.issuer, turn - 1)
+    return last[-1].manifest if last else None
 
 
 def in_words(changed: Sequence[Change]) -> str:

@@ -129,17 +129,13 @@ def _answers(run: StoredRun) -> Iterator[_News]:
 def _end_of(run: StoredRun, refused: str) -> Iterator[_News]:
     """Yield how the run of a whole extract ended: committed, or refused."""
     manifest = run.manifest
-    moment = max((entry.modified for entry in run.event_entries), default=None)
     if manifest is not None and manifest.selection is None:
         counts = manifest.counts
         sentence = (
             f"{run.id}: {counted(counts.read, 'row')} read, {counts.submitted:,} in "
             f"{counted(len(manifest.chunks), 'chunk')} to upload, {counts.rejected:,} rejected"
         )
-        committed = run.events("committed")
-        since = datetime.fromisoformat(committed[0]["at"]) if committed else moment
-        if since is not None:
-            yield _News(run.id, "committed", sentence, since)
+        yield _News(run.id, "committed", sentence, run.committed_at)
     elif refused and run.refusal is not None:
         sentence = f"{run.id} was refused: {run.refusal.sentence}"
         yield _News(run.id, f"refused {refused}", sentence, datetime.fromisoformat(refused))

@@ -17,7 +17,7 @@ from flows.book.book import Book, read_book
 from flows.book.given_up import is_given_up
 from flows.errors import OperatorError
 from flows.runs.business_date import local_day
-from flows.runs.commits import registered_runs
+from flows.runs.commits import read_last_turn
 from flows.runs.context import IssuerContext
 from flows.steps import REASON, Option, Sentence, Step
 from schemas.ledger import LINKED
@@ -61,12 +61,10 @@ class CardGuard:
             raise CardTakenError(reason=_reason(earlier))
 
     def renew(self) -> None:
-        """Let the book be read anew if a run was registered since: it may have sent a card."""
+        """Let the book be read anew if a run was committed since: it may have sent a card."""
         if self._book is None:
             return
-        store = self._context.adapters.store
-        later = registered_runs(store, self._book.issuer, self._book.last_registered)
-        if next(later, None) is not None:
+        if read_last_turn(self._context.adapters, self._book.issuer) > self._book.last_turn:
             self._book = None
 
     def _read(self) -> Book:

@@ -29,7 +29,7 @@ from flows.partner_api.link_queries import (
 )
 from flows.partner_api.service import AnswerLostError, Placing, UnauthorisedError
 from flows.partner_api.stored_messages import read_anew, reading_of
-from flows.runs.claim import claimed
+from flows.runs.claim import check_of_links, claimed
 from flows.runs.context import IssuerContext
 from flows.runs.frames import write_parquet
 from flows.runs.placements import mark_check, placements_key, read_with
@@ -93,7 +93,7 @@ def check_links(
     rejects our credentials, ends the check: what was learned is stored.
     """
     checks: list[LinkCheck] = []
-    with claimed(context.adapters, f"{run.keys.placements}claims/"):
+    with claimed(context.adapters, check_of_links(context.adapters, run.id)):
         mark_check(run, context.adapters.now())
         reading = reading_of(settings)
         has_other_settings = read_with(run) != reading

@@ -89,11 +89,9 @@ def _attempts_in(run: StoredRun, cuid: str) -> list[Attempt]:
 
 def _shared_facts(run: StoredRun) -> Attempt:
     """Return what all attempts of the run have in common."""
-    with run.store.open(run.keys.manifest) as manifest:
-        committed = manifest.entry.modified
     selection = run.committed().selection
     repeats = selection.of if selection else ""
-    return Attempt(committed, run.issuer, run.id, origin=repeats)
+    return Attempt(run.committed_at, run.issuer, run.id, origin=repeats)
 
 
 def _sent_attempts(

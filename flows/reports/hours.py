@@ -13,7 +13,6 @@ from typing import Any
 import polars as pl
 
 from flows.reports.wording import percent
-from flows.runs.events import DROP_TIME
 from flows.runs.stored_run import StoredRun
 
 EXTRACT = "the extract's drop"  # what the hours are counted from
@@ -88,9 +87,7 @@ def _start(run: StoredRun) -> tuple[str, datetime]:
     It is the drop of the extract; of a renewal, and where no event has it, the run's plan.
     """
     selection = run.committed().selection
-    if selection is None or selection.kind != "renew":
-        for event in run.events("committed"):
-            if DROP_TIME in event:
-                return EXTRACT, datetime.fromisoformat(event[DROP_TIME])
-    with run.store.open(run.keys.plan) as plan:
-        return PLAN, plan.entry.modified
+    is_renewal = selection is not None and selection.kind == "renew"
+    if run.dropped_at is not None and not is_renewal:
+        return EXTRACT, run.dropped_at
+    return PLAN, run.as_planned().planned_at

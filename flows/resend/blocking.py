@@ -81,9 +81,9 @@ def _records(run: StoredRun, which: pl.Expr) -> pl.DataFrame:
     return pl.concat([run.ledger_part(part, ["row", *IDENTITY], which) for part in parts])
 
 
-def family(run: str, registered: Sequence[Manifest]) -> frozenset[str]:
+def family(run: str, manifests: Sequence[Manifest]) -> frozenset[str]:
     """Return the runs that repeat the same rows as a run, itself included, however indirectly."""
-    repeats = _repeats(registered)
+    repeats = _repeats(manifests)
     root = _root(run, repeats)
     members = {run, root, *repeats}
     return frozenset(member for member in members if _root(member, repeats) == root)
@@ -92,20 +92,20 @@ def family(run: str, registered: Sequence[Manifest]) -> frozenset[str]:
 def later_rows(
     attempts: pl.DataFrame,
     run: str,
-    registered: Sequence[Manifest],
+    manifests: Sequence[Manifest],
     days: Mapping[int, date],
 ) -> pl.DataFrame:
     """Return the attempts whose rows are of a later extract than those of a run, and right.
 
     `days`: as of `flows.book.issues`.
     """
-    root = _root(run, _repeats(registered))
+    root = _root(run, _repeats(manifests))
     number = next(
-        (number for number, manifest in enumerate(registered, 1) if manifest.run == root), None
+        (number for number, manifest in enumerate(manifests, 1) if manifest.run == root), None
     )
     if number is None:  # of a version that kept no order
         return attempts.clear()
-    day = pl.lit(registered[number - 1].as_of)
+    day = pl.lit(manifests[number - 1].as_of)
     is_same_day = pl.col("extract_day") == day
     is_later = (pl.col("extract_day") > day) | (is_same_day & (pl.col("extract") > number))
     is_right = (pl.col("state") != REJECTED) | pl.col("reason").is_in(NOT_ELIGIBLES)
@@ -113,11 +113,11 @@ def later_rows(
     return of_extract.filter(is_later & is_right).select(attempts.columns)
 
 
-def _repeats(registered: Sequence[Manifest]) -> dict[str, str]:
+def _repeats(manifests: Sequence[Manifest]) -> dict[str, str]:
     """Return which run each selection of rows repeats."""
     return {
         manifest.run: manifest.selection.of
-        for manifest in registered
+        for manifest in manifests
         if manifest.selection is not None
     }
 

@@ -6,7 +6,7 @@ the card's newest attempt, with the corrections that this took from templates.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import date, timedelta
 from typing import NamedTuple
@@ -28,13 +28,11 @@ from flows.resend.selected_run import (
 )
 from flows.runs.business_date import local_day
 from flows.runs.cards import CARD
-from flows.runs.commits import registered_runs
 from flows.runs.context import IssuerContext, overlaid
 from flows.runs.errors import NotFoundError
 from flows.runs.identity import canonical, digest
 from flows.runs.probe import ensure_store_safe
 from flows.runs.shown_rows import refuse_other_rows
-from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.steps import Step
@@ -67,7 +65,7 @@ class RenewalPlan(NamedTuple):
     sources: tuple[RenewalSource, ...]
     left_out: Mapping[str, int]  # cards by reason
     gone: Mapping[str, int]  # cards by the key of an extract that is not stored any more
-    last_registered: int  # number of the last run that was known
+    last_turn: int  # of the last run that was known
     links: pl.DataFrame  # every link that ends (ENDING), also those left out
 
     @property
@@ -103,7 +101,7 @@ def renewals(context: IssuerContext, within_days: int) -> RenewalPlan:
     book = read_book(context.adapters, context.issuer.issuer)
     parts = [ending_links(part, part.cards(today), today, until) for part in book.parts()]
     links = _judged_links(context, book, pl.concat(parts), today)
-    return _plan(context, links, until, book.last_registered)
+    return _plan(context, links, until, book.last_turn)
 
 
 def ending(
@@ -147,12 +145,10 @@ def judged_ending(
         judged_links = _judged_links(context, book, links, today)
     except NotFoundError:
         judged_links = judged(links, today, TYPED_IN)
-    return _plan(context, judged_links, until, book.last_registered).links
+    return _plan(context, judged_links, until, book.last_turn).links
 
 
-def _plan(
-    context: IssuerContext, links: pl.DataFrame, until: date, last_registered: int
-) -> RenewalPlan:
+def _plan(context: IssuerContext, links: pl.DataFrame, until: date, last_turn: int) -> RenewalPlan:
     """Return the runs that renew what is due of these links, which are judged already."""
     sources = list[RenewalSource]()
     gone = Counter[str]()
@@ -173,7 +169,7 @@ def _plan(
     why = pl.when(is_gone).then(pl.lit(GONE)).otherwise("why").alias("why")
     everything = everything.with_columns(why).select(*ENDING).cast(ENDING)
     left_out = dict(Counter(everything["why"].drop_nulls()).most_common())
-    return RenewalPlan(until, tuple(sources), left_out, gone, last_registered, everything)
+    return RenewalPlan(until, tuple(sources), left_out, gone, last_turn, everything)
 
 
 def _judged_links(
@@ -182,29 +178,20 @@ def _judged_links(
     """Return the links that end, with the newest row of each card, and why it is left out."""
     if not context.issuer.full_portfolio:
         return judged(links, today, TYPED_IN)
-    store = context.adapters.store
-    latest = _latest_extract(store, book)
+    latest = _latest_extract(book)
     records = pl.concat(StoredRun.by_id(context.adapters, latest).ledger(RECORD))
     return judged(in_extract(links, records, latest), today, ABSENT)
 
 
-def _latest_extract(store: Store, book: Book) -> str:
+def _latest_extract(book: Book) -> str:
     """Return the run of the latest whole extract; NotFoundError."""
     whole = [plan for plan in book.runs.committed if plan.is_whole]
-    newest = max((plan.as_of for plan in whole), default=None)
-    latest = {plan.run for plan in whole if plan.as_of == newest}
-    if not latest:
+    if not whole:
         command = Step("worklist", book.issuer)
         raise NotFoundError(
             place=book.issuer, what="committed run of a whole extract", command=command
         )
-    return next((run for run in _last_first(store, book) if run in latest), max(latest))
-
-
-def _last_first(store: Store, book: Book) -> Iterator[str]:
-    """Yield the runs in the commit chain, the one that was registered last first."""
-    for number in range(book.last_registered, 0, -1):
-        yield next(registered_runs(store, book.issuer, number - 1)).run
+    return max(whole, key=lambda plan: (plan.as_of, plan.turn or 0)).run
 
 
 class _Rows(NamedTuple):
@@ -326,5 +313,5 @@ def _job(context: IssuerContext, within_days: int, plan: RenewalPlan, source: Re
         SelectedRows(rows, by_row(source.cells)),
         selection,
         retry_command,
-        plan.last_registered,
+        plan.last_turn,
     )

@@ -38,7 +38,7 @@ from flows.resend.selected_run import StoredSource, reopen_source
 from flows.results.row_states import run_rows
 from flows.runs.business_date import local_day
 from flows.runs.cards import CARD, CARD_WITHOUT_TWIN, is_among
-from flows.runs.commits import registered_runs
+from flows.runs.commits import read_commits
 from flows.runs.context import IssuerContext
 from flows.runs.errors import NoSuchRowError, numbered
 from flows.runs.frames import shaped
@@ -109,7 +109,7 @@ class ResendPlan(NamedTuple):
     rows: pl.DataFrame  # as of `flows.resend.selection.decide`
     corrected: pl.DataFrame  # the corrections to merge, as SelectedRows takes them
     given: SourceIdentity | None  # the filled-in template
-    last_registered: int  # number of the last run that was known
+    last_turn: int  # of the last run that was known
     already: Manifest | None  # the run that did just this before
     refused: pl.DataFrame  # row and reasons of the corrected rows that are still refused
 
@@ -178,9 +178,9 @@ def plan_resubmit(context: IssuerContext, request: Request) -> ResendPlan:
     files are refused with.
     """
     _refuse_unclear(request)
-    store = context.adapters.store
-    # first: those registered later are looked at when ours is registered
-    registered = list(registered_runs(store, context.issuer.issuer))
+    # first: those committed later are looked at when ours is committed
+    commits = read_commits(context.adapters, context.issuer.issuer)
+    manifests = [commit.manifest for commit in commits]
     run = StoredRun.by_id(context.adapters, request.run)
     of = run.committed()
     known = _known(context, run)
@@ -189,9 +189,9 @@ def plan_resubmit(context: IssuerContext, request: Request) -> ResendPlan:
     corrected = templates.by_row(chosen.cells)
     picks = chosen.source.picks
     rechecked = _recheck(context, chosen.source, SelectedRows(picks, corrected))
-    repeats = [manifest for manifest in registered if _is_repeat(manifest.selection, request)]
+    repeats = [manifest for manifest in manifests if _is_repeat(manifest.selection, request)]
     lifted = frozenset(repeat.run for repeat in repeats) if request.override else None
-    blocked = _blocked(context, run, known, chosen, rechecked, registered, lifted or frozenset())
+    blocked = _blocked(context, run, known, chosen, rechecked, manifests, lifted or frozenset())
     rows = choice.decide(chosen.rows, picks, rechecked, blocked, chosen.changed, lifted)
     _refuse_standing(request, rows, repeats)
     outgoing = rows.filter(pl.col("why").is_null())
@@ -202,7 +202,7 @@ def plan_resubmit(context: IssuerContext, request: Request) -> ResendPlan:
         rows,
         corrected,
         given=chosen.template,
-        last_registered=len(registered),
+        last_turn=max((commit.turn for commit in commits), default=0),
         already=_sent_already(rows, repeats),
         refused=rejected.join(outgoing, on="row", how="semi"),
     )
@@ -312,7 +312,7 @@ def _blocked(
     known: _Known,
     chosen: _Chosen,
     rechecked: pl.DataFrame,
-    registered: Sequence[Manifest],
+    manifests: Sequence[Manifest],
     first: frozenset[str],
 ) -> pl.DataFrame:
     """Return which active attempt of any run blocks each selected row (`blocking`)."""
@@ -327,7 +327,7 @@ def _blocked(
     of_cards = of_holders.sent().join(
         issues, on=CARD_WITHOUT_TWIN, how="semi", maintain_order="left"
     )
-    standing = active_attempts(of_cards, _today(context), family(run.id, registered))
+    standing = active_attempts(of_cards, _today(context), family(run.id, manifests))
     rows = with_twins(issues, book.attempts, run.id)
     is_replacing = pl.col("origin").is_in(replaces.implode())
     blocked = blocking(rows.filter(~is_replacing), standing, first)
@@ -336,7 +336,7 @@ def _blocked(
         awaited = blocking(rows.filter(is_replacing), standing.filter(state=AWAITING), first)
         blocked = replacing(blocked, awaited, settled)
     to_send = identified(would_be["origin"], would_be)
-    later = later_rows(of_holders.attempts, run.id, registered, book.extract_days)
+    later = later_rows(of_holders.attempts, run.id, manifests, book.extract_days)
     for others in (superseded(to_send, standing), reissued(to_send, later)):
         blocked = pl.concat([blocked, others.join(blocked, on="origin", how="anti")])
     is_excluded = pl.col("origin").is_in(_left_out_itself(chosen).implode())

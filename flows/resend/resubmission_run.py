@@ -178,7 +178,7 @@ def _job(context: IssuerContext, request: Request, plan: ResendPlan) -> Job:
         SelectedRows(rows, plan.corrected),
         _selection(request, plan),
         resubmit_step(request, plan.sent),
-        plan.last_registered,
+        plan.last_turn,
     )
     run = job.plan.run
     overridden = plan.outgoing.filter("over")

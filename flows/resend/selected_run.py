@@ -71,7 +71,7 @@ def selection_job(
 ) -> Job:
     """Plan a run of selected rows of a source, and store which they are.
 
-    The same rows are the same bytes. `since` is the number of the last run that was registered
+    The same rows are the same bytes. `since` is the turn of the last run that was committed
     when they were chosen.
     """
     store = context.adapters.store

@@ -17,12 +17,11 @@ from sqlalchemy import select, update
 from flows import __version__
 from flows.results.confirmed_forms import link_rules
 from flows.runs.adapters import Adapters
-from flows.runs.commits import recently_registered
+from flows.runs.commits import read_last_turn
 from flows.runs.context import IssuerContext
 from flows.runs.identity import canonical, digest
 from flows.runs.outcomes import SETTLED, runs_of
 from flows.runs.store import Entry
-from flows.runs.stored_run import StoredRun
 from schemas.database import RESULT_FILE
 
 
@@ -86,13 +85,9 @@ class Basis(NamedTuple):
 
 def basis_of(context: IssuerContext) -> Basis:
     """Return what the outcomes of result files depend on now."""
-    store = context.adapters.store
     issuer = context.issuer
-    registered = [
-        (manifest.run, StoredRun.by_id(context.adapters, manifest.run).is_ended)
-        for manifest in recently_registered(store, issuer.issuer)
-    ]
+    last_turn = read_last_turn(context.adapters, issuer.issuer)
     rules = link_rules(context)
     links = {"hosts": list(rules.hosts), "forms": list(map(str, rules.forms))}
-    known = [registered, context.opener_key(), issuer.time_zone, __version__]
+    known = [last_turn, context.opener_key(), issuer.time_zone, __version__]
     return Basis(digest(canonical({"known": known, **links})), digest(canonical(links)))

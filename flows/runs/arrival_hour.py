@@ -13,10 +13,7 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from flows.runs.business_date import day_off, local_day
-from flows.runs.events import COMMITTED, DROP_TIME
-from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
-from flows.runs.threads import concurrently
 from schemas.issuer import Issuer
 
 BUSINESS_DAYS = 20  # that are looked back
@@ -68,21 +65,13 @@ def _first_arrivals(runs: StoredRuns, issuer: Issuer, today: date) -> dict[date,
     zone = ZoneInfo(issuer.time_zone)
     recent = [runs.run(run) for run in runs.ids if today - run.day <= LOOK_BACK]
     arrivals: dict[date, int] = {}
-    for dropped in concurrently(_drop_time, recent[-NEWEST:]):
+    for dropped in (run.dropped_at for run in recent[-NEWEST:]):
         if dropped is None or dropped.astimezone(zone).date() >= today:
             continue
         local = dropped.astimezone(zone)
         minute = local.hour * 60 + local.minute
         arrivals[local.date()] = min(minute, arrivals.get(local.date(), minute))
     return arrivals
-
-
-def _drop_time(run: StoredRun) -> datetime | None:
-    """Return when the extract of a committed run was dropped."""
-    for event in run.events(COMMITTED):
-        if DROP_TIME in event:
-            return datetime.fromisoformat(event[DROP_TIME])
-    return None
 
 
 def _business_days(issuer: Issuer, arrivals: Collection[date]) -> list[date]:

@@ -14,7 +14,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple
 
-from flows.runs.events import COMMITTED
 from flows.runs.keys import RunKeys
 from schemas.manifest import Manifest, ManifestChunk
 from schemas.records import Reseal
@@ -108,12 +107,6 @@ def chunks_as_sealed(
         for chunk in reseal.chunks:
             chunks[chunk.number] = StoredChunk(chunk, folder + chunk.name, reseal.recipients)
     return chunks
-
-
-def commit_time(events: Iterable[Mapping[str, Any]]) -> datetime | None:
-    """Return when a run was committed, by its events; None where none says so."""
-    times = (event["at"] for event in events if event["what"] == COMMITTED)
-    return min(map(datetime.fromisoformat, times), default=None)
 
 
 def moves_in(

@@ -1,11 +1,11 @@
 """The claim on a run: of two processes one works and the other is refused.
 
-It is a chain of immutable leases. It is renewed during the work and given back however the work
-ends. What killed processes left is cleaned up here. A claim whose process is provably gone is free
-at once; one of another machine or container when it runs out.
+It is a lease in the database, renewed during the work and given back however the work ends. What
+killed processes left is cleaned up here. A claim whose process is provably gone is free at once;
+one of another machine or container when it runs out.
 
-The claim saves work; the create-only commit is what keeps a run right. Taking, renewing, returning
-and taking over are the same act, creating the next number, so no object is deleted or overwritten.
+The claim saves work. What keeps a run right is its **epoch**, which each new holder raises: who
+holds an earlier one commits nothing any more.
 """
 
 import os
@@ -16,18 +16,17 @@ from datetime import datetime, timedelta
 from threading import Event, Thread
 from typing import NamedTuple, Self
 
-from pydantic import AwareDatetime
+from sqlalchemy import ColumnElement, Connection, insert, select, update
 
+from flows.database.connection import Transactions
 from flows.errors import CardlinkError, TryAgainError
 from flows.runs.adapters import Adapters
-from flows.runs.chains import CONTESTS, add_next, last_record
-from flows.runs.documents import read_document
-from flows.runs.keys import link
+from flows.runs.keys import keys_of
 from flows.runs.process import is_gone, process_name
-from flows.runs.store import Cleaner, Store
+from flows.runs.store import Cleaner
 from flows.steps import RUN, WHY, Sentence, Step
 from flows.stopping import uninterrupted
-from schemas.manifest import Document
+from schemas.database import LEASE
 
 CLAIM = timedelta(minutes=3)  # how long a dead run keeps its rerun waiting
 BEAT = 60.0  # seconds; two beats may fail before the claim runs out
@@ -37,7 +36,7 @@ OLD = timedelta(minutes=15)  # no write takes as long: the writer of an older le
 class ClaimedError(TryAgainError):
     """Another process is working on it."""
 
-    message = "{holder} has claimed {prefix} until {until}."
+    message = "{holder} has claimed {subject} until {until}."
     next_step = Sentence(
         "Let it finish. If it is dead: {same_command} later, or {take_over}.",
         take_over=Step("mend take-over", RUN, reason=WHY),
@@ -47,79 +46,131 @@ class ClaimedError(TryAgainError):
 class LeaseLostError(TryAgainError):
     """Another process took the claim over while we held it."""
 
-    message = "The claim {prefix} was taken over while this command was working."
+    message = "The claim on {subject} was taken over while this command was working."
     next_step = (
-        "Nothing is lost: both publish the same. "
+        "Nothing was committed by this command. "
         "Run {same_command} again when the other has finished."
     )
 
 
-class _Claim(Document):
-    """One link of the chain; `until` equals `since` where the claim was given back."""
+class Subject(NamedTuple):
+    """What can be claimed: a run, or the check of its links."""
 
-    holder: str
-    process: str  # "" where that is not known
-    since: AwareDatetime
-    until: AwareDatetime
-
-    @classmethod
-    def of(cls, name: str, now: datetime, ttl: timedelta) -> Self:
-        """Return the link by which this process claims from `now` on, under `name`."""
-        process = process_name(os.getpid())
-        return cls(holder=name, process=process, since=now, until=now + ttl)
+    database: Transactions
+    issuer: str
+    name: str
 
     @property
-    def is_given_back(self) -> bool:
-        """Whether the link ends the claim."""
-        return self.until <= self.since
+    def is_it(self) -> ColumnElement[bool]:
+        """The condition for its row in the table `lease`."""
+        return (LEASE.c.issuer == self.issuer) & (LEASE.c.subject == self.name)
+
+    def last(self) -> "_Claim | None":
+        """Return its last claim, None where nobody ever claimed it."""
+        with self.database.snapshot() as connection:
+            return last_claim(connection, self)
+
+
+def work_on(adapters: Adapters, run: str) -> Subject:
+    """Return the work on a run, as it can be claimed."""
+    return Subject(adapters.database, keys_of(run).run.issuer, run)
+
+
+def check_of_links(adapters: Adapters, run: str) -> Subject:
+    """Return the check of a run's links, as it can be claimed."""
+    return Subject(adapters.database, keys_of(run).run.issuer, f"the links of {run}")
+
+
+class _Claim(NamedTuple):
+    """A row of the table `lease`."""
+
+    epoch: int
+    holder: str
+    process: str
+    since: datetime
+    renewed: datetime
+    until: datetime
 
     def holds(self, now: datetime) -> bool:
         """Return whether the claim counts at `now`.
 
-        It does where it has not run out, and its process is not gone. A `since` further ahead of
-        `now` than the claim was meant to last was written by a clock that has since been set back:
-        such a claim would block for as long as the clock was off, so it does not count.
+        It does where it has not run out, and its process is not gone. One that was renewed further
+        ahead of `now` than the claim was meant to last was written by a clock that has since been
+        set back: such a claim would block for as long as the clock was off, so it does not count.
         """
-        in_time = self.since - (self.until - self.since) < now < self.until
+        in_time = self.renewed - (self.until - self.renewed) < now < self.until
         return in_time and not is_gone(self.process)
+
+
+def last_claim(connection: Connection, subject: Subject) -> _Claim | None:
+    """Return the last claim on a subject, None where nobody ever claimed it."""
+    columns = [LEASE.c[name] for name in _Claim._fields]
+    row = connection.execute(select(*columns).where(subject.is_it)).first()
+    return _Claim(*row) if row is not None else None
+
+
+def refuse_claimed(connection: Connection, subject: Subject, now: datetime) -> _Claim | None:
+    """Raise ClaimedError where a claim holds, also one of the same name; else return the last."""
+    last = last_claim(connection, subject)
+    if last is not None and last.holds(now):
+        until = last.until.isoformat(timespec="seconds")
+        raise ClaimedError(holder=last.holder, subject=subject.name, until=until)
+    return last
 
 
 @dataclass
 class Lease:
-    """A claim held: `holder` until `until`, the link `number` of the chain under `prefix`."""
+    """A claim held: `holder` until `until`, as the `epoch` of its subject."""
 
-    store: Store
-    prefix: str
+    subject: Subject
     holder: str
     ttl: timedelta
-    number: int
+    epoch: int
     until: datetime
     lost: bool = False
 
     @classmethod
-    def take(cls, store: Store, prefix: str, holder: str, now: datetime, ttl: timedelta) -> Self:
-        """Claim `prefix` (ends in '/') for `ttl`.
+    def take(cls, subject: Subject, holder: str, now: datetime, ttl: timedelta) -> Self:
+        """Claim a subject for `ttl`; ClaimedError where a claim holds."""
+        values = {
+            "holder": holder,
+            "process": process_name(os.getpid()),
+            "since": now,
+            "renewed": now,
+            "until": now + ttl,
+        }
 
-        Raises ClaimedError where a claim holds, also one of the same name.
-        """
-        for _ in range(CONTESTS):
-            number, last = last_record(store, prefix, _Claim)
-            if last and last.holds(now):
-                break
-            if add_next(store, prefix, number + 1, _Claim.of(holder, now, ttl)):
-                return cls(store, prefix, holder, ttl, number + 1, now + ttl)
-        if last is None:
-            raise ClaimedError(holder="Another", prefix=prefix, until="now")
-        until = last.until.isoformat(timespec="seconds")
-        raise ClaimedError(holder=last.holder, prefix=prefix, until=until)
+        def take(connection: Connection) -> int:
+            last = refuse_claimed(connection, subject, now)
+            if last is None:
+                first = {**values, "issuer": subject.issuer, "subject": subject.name, "epoch": 1}
+                connection.execute(insert(LEASE).values(first))
+                return 1
+            epoch = last.epoch + 1
+            connection.execute(update(LEASE).where(subject.is_it).values(**values, epoch=epoch))
+            return epoch
+
+        epoch = subject.database.act(subject.issuer, take)
+        return cls(subject, holder, ttl, epoch, now + ttl)
 
     def renew(self, now: datetime) -> None:
         """Extend the claim to `now` + `ttl`; LeaseLostError where another took it over."""
-        renewed = _Claim.of(self.holder, now, self.ttl)
-        self.lost = not add_next(self.store, self.prefix, self.number + 1, renewed)
+        self._set(now, now + self.ttl)
         self.check()
-        self.number += 1
-        self.until = renewed.until
+        self.until = now + self.ttl
+
+    def give_back(self, now: datetime) -> None:
+        """End the claim, if it is still ours."""
+        self._set(now, now)
+
+    def _set(self, now: datetime, until: datetime) -> None:
+        is_ours = self.subject.is_it & (LEASE.c.epoch == self.epoch)
+        extended = update(LEASE).where(is_ours).values(renewed=now, until=until)
+
+        def extend(connection: Connection) -> bool:
+            return connection.execute(extended).rowcount > 0
+
+        self.lost = not self.subject.database.act(self.subject.issuer, extend)
 
     def check(self) -> None:
         """Raise LeaseLostError where another has taken the claim over.
@@ -127,7 +178,13 @@ class Lease:
         Working on would only cost time.
         """
         if self.lost:
-            raise LeaseLostError(prefix=self.prefix)
+            raise LeaseLostError(subject=self.subject.name)
+
+    def check_epoch(self, connection: Connection) -> None:
+        """Raise LeaseLostError where another has taken it over, as a transaction sees it."""
+        last = last_claim(connection, self.subject)
+        self.lost = last is None or last.epoch != self.epoch
+        self.check()
 
     def keep(self, now: Callable[[], datetime], beat: float, done: Event) -> None:
         """Renew the claim every `beat` seconds until `done`.
@@ -135,90 +192,68 @@ class Lease:
         One block may take longer than a claim lasts.
         """
         while not self.lost and not done.wait(beat):
-            # where the store is not available the next beat tries again
+            # where the database is not available the next beat tries again
             with suppress(CardlinkError):
                 self.renew(now())
 
 
 class ClaimHolder(NamedTuple):
-    """Who holds a claim, since when without a break, and until when if nobody renews it."""
+    """Who holds a claim, since when, and until when if nobody renews it."""
 
     holder: str
     since: datetime
     until: datetime
 
 
-def holder_of(store: Store, prefix: str, now: datetime) -> ClaimHolder | None:
-    """Return who holds the claim on `prefix`, None where nobody does."""
-    number, last = last_record(store, prefix, _Claim)
+def holder_of(subject: Subject, now: datetime) -> ClaimHolder | None:
+    """Return who holds the claim on a subject, None where nobody does."""
+    last = subject.last()
     if last is None or not last.holds(now):
         return None
-    return ClaimHolder(last.holder, _held_since(store, prefix, number, last), last.until)
+    return ClaimHolder(last.holder, last.since, last.until)
 
 
-def was_claimed(store: Store, prefix: str) -> bool:
-    """Return whether anybody ever claimed `prefix`."""
-    return last_record(store, prefix, _Claim)[1] is not None
+def was_claimed(subject: Subject) -> bool:
+    """Return whether anybody ever claimed a subject."""
+    return subject.last() is not None
 
 
-def _held_since(store: Store, prefix: str, number: int, last: _Claim) -> datetime:
-    """Return since when the holder of the last link has held the claim without a break."""
-    since = last.since
-    for earlier in range(number - 1, 0, -1):
-        before = read_document(store, link(prefix, earlier), _Claim)
-        if before is None or before.holder != last.holder or before.is_given_back:
-            break
-        since = before.since
-    return since
-
-
-def end(store: Store, prefix: str, by: str, now: datetime, *, only: str = "") -> None:
-    """End a claim on `prefix` (`only`: of that holder), alive or not.
-
-    Raises ClaimedError where it is renewed faster.
-    """
-    for _ in range(CONTESTS):
-        number, last = last_record(store, prefix, _Claim)
-        if last is None or not last.holds(now) or only not in ("", last.holder):
-            return
-        if add_next(store, prefix, number + 1, _Claim(holder=by, process="", since=now, until=now)):
-            return
-    raise ClaimedError(holder="Another", prefix=prefix, until="now")
+def end(subject: Subject, by: str, now: datetime) -> None:
+    """End a claim in the name of another, alive or not: its holder has lost it."""
+    ended = {"holder": by, "process": "", "renewed": now, "until": now}
+    changed = update(LEASE).where(subject.is_it).values(**ended, epoch=LEASE.c.epoch + 1)
+    subject.database.act(subject.issuer, lambda connection: connection.execute(changed).close())
 
 
 @contextmanager
 def claimed(
-    adapters: Adapters, prefix: str, *, ttl: timedelta = CLAIM, beat: float = BEAT
+    adapters: Adapters, subject: Subject, *, ttl: timedelta = CLAIM, beat: float = BEAT
 ) -> Iterator[Lease]:
-    """Hold the claim on `prefix` for a `with` block, renewed by a thread.
+    """Hold the claim on a subject for a `with` block, renewed by a thread.
 
     Raises ClaimedError, which names who has it.
     """
-    is_refused = False
+    lease: Lease | None = None
     done = Event()
     thread: Thread | None = None
     try:
-        try:
-            # an interrupted request could be carried out after we have looked
-            with uninterrupted():
-                lease = Lease.take(adapters.store, prefix, adapters.actor, adapters.now(), ttl)
-                thread = Thread(
-                    target=lease.keep, args=(adapters.now, beat, done), name="claim", daemon=True
-                )
-                thread.start()
-        except ClaimedError:
-            is_refused = True
-            raise
+        # a stop in between would leave a claim that nobody gives back
+        with uninterrupted():
+            lease = Lease.take(subject, adapters.actor, adapters.now(), ttl)
+            thread = Thread(
+                target=lease.keep, args=(adapters.now, beat, done), name="claim", daemon=True
+            )
+            thread.start()
         yield lease
     finally:
         with uninterrupted():
             done.set()
             if thread and thread.is_alive():
                 thread.join()
-            if not is_refused:  # also where a signal came just after the claim was written
+            if lease is not None:
                 # the error that ended the work counts; the claim runs out by itself
                 with suppress(CardlinkError):
-                    end(adapters.store, prefix, adapters.actor, adapters.now(), only=adapters.actor)
+                    lease.give_back(adapters.now())
 
 
 def clean_up(adapters: Adapters, *prefixes: str) -> int:

@@ -10,19 +10,16 @@ from flows.runs.adapters import Adapters
 from flows.runs.identity import canonical, digest
 from flows.runs.keys import RunKeys
 
-COMMITTED = "committed"  # the event of a run's commit
 ANSWERED = "answered"  # the event of result files that were ingested: their names are `results`
 TAKEN_BACK = "answer taken back"  # the event of a result file that answers the run no more
 REFUSED = "refused"  # the event of an attempt that an error ended
 CANCELLED = "cancelled"  # the event of chunks that are never sent
 SINGLE = "single"  # the event of a single link that was answered
 ASKED = "asked"  # the event of questions to the partner that were written: their digest
-REPLACED = "replaced"  # the event of a run that was planned anew before its commit
-DROP_TIME = "dropped"  # the fact of a run's commit that says when its extract was dropped
 
 # of an event's object
 REPEATED_BY = re.compile(r"resubmitted-(.+)\.json$")  # the event names the run that sent rows again
-_ANSWERING = (COMMITTED, ANSWERED, CANCELLED)  # events from which the answer's age counts
+_ANSWERING = (ANSWERED, CANCELLED)  # events from which the answer's age counts
 _NAME = re.compile(r"\d{8}T\d{12}-(?P<kind>.+)-[0-9a-f]{8}\.json")
 
 

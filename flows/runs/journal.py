@@ -26,9 +26,10 @@ class Act:
     Rows that follow from others are written by the `connection` alone.
     """
 
-    def __init__(self, connection: Connection, issuer: str) -> None:
+    def __init__(self, connection: Connection, issuer: str, run: str | None = None) -> None:
         self.connection = connection
         self.issuer = issuer
+        self.run = run
         self.changes: list[dict[str, Any]] = []
         self.facts: dict[str, Any] = {}
         self.notes: list[tuple[str, str, dict[str, Any]]] = []  # what was done to which run, facts
@@ -80,13 +81,14 @@ def enter(
     """Do one act of an issuer, in one transaction with its journal entry; return what `work` does.
 
     Nothing is entered where `work` neither writes nor notes anything. `work` may be repeated whole,
-    so it changes nothing outside. `at`: when it was done, by default now.
+    so it changes nothing outside. `run`: which it is done to; an act that finds out sets its own.
+    `at`: when it was done, by default now.
     """
 
     def act(connection: Connection) -> T:
-        doing = Act(connection, issuer)
+        doing = Act(connection, issuer, run)
         result = work(doing)
-        own = (what, run, doing.facts, doing.changes)
+        own = (what, doing.run, doing.facts, doing.changes)
         entries = [own] if doing.changes or doing.facts else []
         entries += [(done, of_run, facts, []) for done, of_run, facts in doing.notes]
         for done, of_run, facts, changes in entries:

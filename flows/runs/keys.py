@@ -28,9 +28,7 @@ DROPPED = re.compile(
     r"[^/]+/(extracts|results|corrections|transactions)/"
     r"|[^/]+/(deliveries|acknowledgements)/[^/]+/received$"
 )
-LASTING = re.compile(
-    r"[^/]+/(commits/|erasures/|journal/|probe/passed-|runs/[^/]+/(manifest\.json$|events/))"
-)
+LASTING = re.compile(r"[^/]+/(erasures/|journal/|probe/passed-|runs/[^/]+/events/)")
 # as all of ours are, so that most keys are judged by one pattern
 _USUAL_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)*")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -82,7 +80,6 @@ results = _prefix("results")  # the operator drops result files here
 corrections = _prefix("corrections")  # corrected extracts and filled-in templates are dropped here
 transactions = _prefix("transactions")  # the partner's transaction reports are dropped here
 runs = _prefix("runs")  # a folder for each run
-commits = _prefix("commits")  # the chain in which an issuer's runs are registered, in one order
 erasures = _prefix("erasures")  # the chain of erasures of cardholders, and its key
 deliveries = _prefix("deliveries")  # a folder for each delivery of links
 # a folder for each time that the issuer was told of an extract
@@ -132,11 +129,6 @@ def hive(issuer: str, table: str, day: date) -> str:
     return f"{analysis(issuer)}{table}/issuer={issuer}/as_of={day}/"
 
 
-def submissions(issuer: str, sha256: str) -> str:
-    """Return the prefix of the chain of runs of one extract, known by its content."""
-    return f"{issuer}/submissions/{sha256}/"
-
-
 def link(prefix: str, number: int, digits: int = 6) -> str:
     """Return the key of a link (from 1) of a chain of records."""
     return f"{prefix}{number:0{digits}d}.json"
@@ -148,14 +140,11 @@ class RunKeys:
     def __init__(self, run: RunId) -> None:
         self.run = run
         self.base = base = f"{runs(run.issuer)}{run}/"
-        self.plan = base + "plan.json"  # written first
-        self.claims = base + "claims/"  # the chain of leases: who works on the run
         # the rows of the source that are sent, where those are not all
         self.selection = base + "selection.parquet"
         self.seals = base + "seals/"  # digests of ciphertext, written before the ciphertext
         self.chunks = base + "chunks/"
         self.ledger = base + "ledger/"
-        self.manifest = base + "manifest.json"  # the commit, written last
         self.events = base + "events/"  # what people and flows did to the run
         self.reseals = base + "reseals/"  # the chain of records of chunks that were sealed again
         # the chain of records of ledger parts that were written anew without erased cardholders

@@ -14,6 +14,7 @@ from typing import Any, Final, Self
 
 import polars as pl
 
+from flows.errors import BugError
 from flows.runs.adapters import Adapters
 from flows.runs.chains import records
 from flows.runs.chunks import (
@@ -21,20 +22,20 @@ from flows.runs.chunks import (
     OutboxChunk,
     StoredChunk,
     chunks_as_sealed,
-    commit_time,
     moves_in,
     outbox_chunks,
 )
 from flows.runs.closings import chunk_of, closed_breaks
 from flows.runs.decisions import BREAK, count_decisions
-from flows.runs.documents import parsed, read_document, read_facts
+from flows.runs.documents import read_document, read_facts
 from flows.runs.errors import AbandonedError, LedgerPurgedError, NotCommittedError, UnknownRunError
-from flows.runs.events import CANCELLED, COMMITTED, REFUSED, REPEATED_BY, REPLACED, kind_of
+from flows.runs.events import CANCELLED, REFUSED, REPEATED_BY, kind_of
 from flows.runs.frames import from_parquet
 from flows.runs.identity import digest
 from flows.runs.keys import RunKeys, keys_of
 from flows.runs.outcomes import StoredOutcomes
 from flows.runs.read_once import read_once
+from flows.runs.run_records import RunRecord, record_of
 from flows.runs.run_status import (
     Refusal,
     RunStatus,
@@ -47,7 +48,6 @@ from flows.runs.store import (
     ConflictError,
     Entry,
     ObjectMissingError,
-    is_stored,
     read,
     read_if_stored,
 )
@@ -92,6 +92,13 @@ class StoredRun:
         run.__dict__["end"] = manifest
         return run
 
+    @classmethod
+    def recorded(cls, adapters: Adapters, record: RunRecord) -> Self:
+        """Return a run whose row was read already."""
+        run = cls.by_id(adapters, record.run)
+        run.__dict__["record"] = record
+        return run
+
     def fresh(self) -> Self:
         """Return the same run as it is stored now: nothing of it is read yet."""
         return type(self)(self.adapters, self.keys)
@@ -112,9 +119,15 @@ class StoredRun:
     # Plan and end
 
     @read_once
+    def record(self) -> RunRecord | None:
+        """The run as the database has it; None where it was never planned."""
+        with self.adapters.database.snapshot() as connection:
+            return record_of(connection, self.issuer, self.id)
+
+    @read_once
     def plan(self) -> Plan | None:
         """What the run consists of; None where it was never planned."""
-        return read_document(self.store, self.keys.plan, Plan)
+        return self.record.planned() if self.record is not None else None
 
     def planned(self) -> Plan:
         """Return the plan; UnknownRunError where there is none."""
@@ -122,26 +135,21 @@ class StoredRun:
             raise UnknownRunError(run=self.id)
         return self.plan
 
+    def as_planned(self) -> RunRecord:
+        """Return the run as the database has it; UnknownRunError where it was never planned."""
+        if self.record is None:
+            raise UnknownRunError(run=self.id)
+        return self.record
+
     @read_once
     def end(self) -> Manifest | Abandoned | None:
         """What ended the run: its manifest, or the record that it was abandoned; None before."""
-        key = self.keys.manifest
-        content = read_if_stored(self.store, key)
-        if content is None:
-            return None
-        if content.startswith(b'{"abandoned":true'):
-            return parsed(content, key, Abandoned)
-        return parsed(content, key, Manifest)
+        return self.record.end() if self.record is not None else None
 
     @read_once
     def is_ended(self) -> bool:
-        """Whether the run is committed or abandoned.
-
-        There is an object, even an unreadable one, at its manifest's key.
-        """
-        if "end" in self.__dict__:
-            return self.end is not None
-        return is_stored(self.store, self.keys.manifest)
+        """Whether the run is committed or abandoned, even where what says so is unreadable."""
+        return self.record is not None and self.record.is_ended
 
     @property
     def manifest(self) -> Manifest | None:
@@ -353,8 +361,8 @@ class StoredRun:
 
     @property
     def is_replaced(self) -> bool:
-        """Whether the run, never committed, was planned anew as a later run."""
-        return self.has_event(REPLACED)
+        """Whether another run stands in the place of the run, which was never committed."""
+        return self.record is not None and self.record.state == "replaced"
 
     # What was added after the commit
 
@@ -388,15 +396,19 @@ class StoredRun:
         """The last single link of each row (LINK, and when it `arrived`)."""
         return last_links(self.single_link_attempts)
 
-    @read_once
+    @property
     def committed_at(self) -> datetime:
         """When the committed run was committed."""
-        recorded = commit_time(self.events(COMMITTED))
-        if recorded is not None:
-            return recorded
-        # a crash prevented the event of the commit
-        with self.store.open(self.keys.manifest) as source:
-            return source.entry.modified
+        self.committed()
+        committed_at = self.as_planned().committed_at
+        if committed_at is None:
+            raise BugError(place="committed_at", kind="none")
+        return committed_at
+
+    @property
+    def dropped_at(self) -> datetime | None:
+        """When the extract of the committed run had been dropped; None where nothing says so."""
+        return self.record.dropped_at if self.record is not None else None
 
     # Chunks
 

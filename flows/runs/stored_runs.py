@@ -1,4 +1,4 @@
-"""All runs of an issuer as the store holds them.
+"""All runs of an issuer.
 
 By business date, planned, committed, with their ledger, refused. Put here what needs a look at
 several runs. A run is a `StoredRun`; none is kept here, so that what was read of it is freed with
@@ -11,19 +11,22 @@ from itertools import chain
 from typing import NamedTuple, Self
 
 import polars as pl
-from sqlalchemy import Connection
+from sqlalchemy import ColumnElement, Connection, select
 
 from flows.runs.adapters import Adapters
 from flows.runs.decisions import EXTRACT, standing_subjects
 from flows.runs.frames import from_parquets
-from flows.runs.keys import RunId, RunKeys, purged, runs
+from flows.runs.keys import RunId, RunKeys, purged
 from flows.runs.read_once import read_once
+from flows.runs.run_records import records_where
 from flows.runs.run_status import RunStatus
 from flows.runs.store import read
 from flows.runs.stored_run import StoredRun
 from flows.runs.threads import concurrently
-from schemas.manifest import LedgerPart, Manifest, Plan, Profile
+from schemas.database import RUN
+from schemas.manifest import LedgerPart, Manifest, Profile
 
+RUNS_TOGETHER = 64  # runs that are read at once
 PARTS_TOGETHER = 32  # parts that are decoded at once
 ROWS_TOGETHER = 20_000
 HABIT = 14  # runs that show the usual pattern
@@ -43,7 +46,7 @@ class Night(NamedTuple):
 
 
 class StoredRuns:
-    """The runs of an issuer; which there are is listed once, when it is first asked for.
+    """The runs of an issuer; which there are is read once, when it is first asked for.
 
     Each call gives runs of which nothing was read before.
     """
@@ -55,16 +58,18 @@ class StoredRuns:
 
     def within(self, connection: Connection) -> Self:
         """Return the same runs as an open transaction sees them: none begins within another."""
-        same = type(self)(self.adapters.within(connection), self.issuer)
-        same.__dict__["ids"] = self.ids  # listed once
-        return same
+        return type(self)(self.adapters.within(connection), self.issuer)
 
     @read_once
     def ids(self) -> list[RunId]:
         """The ids of the runs, by business date."""
-        folders = (entry.key for entry in self.store.keys(runs(self.issuer), shallow=True))
-        named = (RunId.parse(folder.rstrip("/").rpartition("/")[2]) for folder in folders)
-        return sorted((run for run in named if run is not None), key=lambda run: run.age)
+        return self._ids()
+
+    def _ids(self, *which: ColumnElement[bool]) -> list[RunId]:
+        query = select(RUN.c.run).where(RUN.c.issuer == self.issuer, *which)
+        with self.adapters.database.snapshot() as connection:
+            named = map(RunId.parse, connection.execute(query).scalars())
+            return sorted((run for run in named if run is not None), key=lambda run: run.age)
 
     @read_once
     def without_ledger(self) -> frozenset[str]:
@@ -83,16 +88,15 @@ class StoredRuns:
         """Yield every run, by business date."""
         return map(self.run, self.ids)
 
-    def plans(self) -> Iterator[Plan]:
-        """Yield the plans of the runs that have one, by business date; they are read at once."""
-        plans = concurrently(lambda run: run.plan, self)
-        return (plan for plan in plans if plan is not None)
-
     def committed(self, apart: Collection[str] = ()) -> Iterator[StoredRun]:
         """Yield the committed runs, `apart` from some, by business date."""
-        for run in self:
-            if run.id not in apart and run.manifest is not None:
-                yield run
+        ids = [run for run in map(str, self._ids(RUN.c.turn.is_not(None))) if run not in apart]
+        for start in range(0, len(ids), RUNS_TOGETHER):
+            several = ids[start : start + RUNS_TOGETHER]
+            with self.adapters.database.snapshot() as connection:
+                records = records_where(connection, self.issuer, RUN.c.run.in_(several))
+            by_run = {record.run: record for record in records}
+            yield from (StoredRun.recorded(self.adapters, by_run[run]) for run in several)
 
     def manifests(self, apart: Collection[str] = ()) -> Iterator[Manifest]:
         """Yield the manifests of the committed runs, `apart` from some, by business date."""

@@ -7,15 +7,13 @@ from flows.runs.store import Store
 
 RECORDS = re.compile(
     r"[^/]+/("
-    r"runs/[^/]+/(plan\.json|manifest\.json|(events|reseals|rewritten)/.+)"
-    r"|commits/\d{6}\.json"
+    r"runs/[^/]+/(events|reseals|rewritten)/.+"
     r"|(backfills|purged|approvals|erasures)/.+"
     r")"
 )
 # what decides who gets which link and is no record
 EVIDENCE = re.compile(
     r"[^/]+/("
-    r"runs/[^/]+/claims/\d{6}\.json"
     r"|(runs/[^/]+/)?single/.+"
     r"|deliveries/([a-z][a-z0-9-]*/)?\d{6}/(links[^/]*|done\.json)"
     r")"

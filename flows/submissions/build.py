@@ -47,9 +47,9 @@ class Job(NamedTuple):
     scope: RowScope
     opened: Collection[str]
     retry_command: Step  # finishes it after a temporary failure
-    since: int  # the last run that was registered when the rows were chosen
-    runs: StoredRuns  # those of the issuer, listed after the plan was written
-    guarded: bool = True  # no card of a run registered later is sent
+    since: int  # turn of the last run that was committed when the rows were chosen
+    runs: StoredRuns  # those of the issuer, read after the run was planned
+    guarded: bool = True  # no card of a run committed later is sent
     expected: ExpectedOutcome | None = None  # another outcome is not committed
 
 

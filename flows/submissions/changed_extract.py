@@ -4,7 +4,6 @@ The operator who decides learns how many rows are the same, new and gone, by a s
 nothing.
 """
 
-from collections.abc import Sequence
 from datetime import date
 from typing import NamedTuple
 
@@ -12,20 +11,17 @@ import polars as pl
 
 from flows.errors import GateError
 from flows.extracts.opening import open_extract
-from flows.runs.adapters import Adapters
-from flows.runs.commits import registered_runs
 from flows.runs.context import IssuerContext
 from flows.runs.errors import LedgerPurgedError
-from flows.runs.store import Entry, Store
+from flows.runs.store import Entry
 from flows.runs.stored_run import StoredRun
-from flows.runs.stored_runs import StoredRuns
 from flows.steps import counted
 from flows.submissions.gates import CHANGED_EXTRACT
 from flows.submissions.plan import dismiss_step, expected_run, runs_under_name, submit_step
 from flows.submissions.prior_state import PriorState
 from flows.submissions.row_scope import RowScope
+from flows.submissions.run_choice import RunInputs
 from flows.submissions.scan import Scan
-from flows.submissions.submission_chain import RunInputs
 from schemas.manifest import Counts, Manifest, SourceIdentity
 from schemas.portal import CUID
 
@@ -58,39 +54,24 @@ def changed_extract(
     None where nothing does: then it is not read. Raises what `expected_run` raises, since a
     dismissed or repeated extract is that rather than changed.
     """
-    store = context.adapters.store
-    issuer = context.issuer.issuer
-    committed = _committed_under_name(context.adapters, issuer, source.key)
-    is_known = any(manifest.source.sha256 == source.sha256 for manifest in committed)
+    with context.adapters.database.snapshot() as connection:
+        runs = runs_under_name(connection, context.issuer.issuer, source.key)
+    committed = [run for run in runs if run.turn is not None]
+    manifests = [end for end in (run.end() for run in committed) if isinstance(end, Manifest)]
+    is_known = any(manifest.source.sha256 == source.sha256 for manifest in manifests)
     if is_known or not committed:
         return None
     expected_run(context, source, inputs)
-    last = _last_in_order(store, issuer, committed)
+    last = max(committed, key=lambda run: run.turn or 0)
     scan = _scan_cards(context, entry, source, inputs.as_of, prior)
     return ChangedExtractError(
         extract=source.key,
         run=last.run,
-        rows=_compared(context.adapters, last, scan),
+        rows=_compared(StoredRun.recorded(context.adapters, last), scan),
         submit=submit_step(source.key, open=CHANGED_EXTRACT),
         sent=f"{scan.counts.submitted:,}",
         dismiss=dismiss_step(source.key),
     )
-
-
-def _committed_under_name(adapters: Adapters, issuer: str, key: str) -> list[Manifest]:
-    """Return the manifests of the runs of whole extracts with this name."""
-    manifests = [
-        run.manifest for run in runs_under_name(adapters, StoredRuns(adapters, issuer), key)
-    ]
-    return [manifest for manifest in manifests if manifest is not None]
-
-
-def _last_in_order(store: Store, issuer: str, manifests: Sequence[Manifest]) -> Manifest:
-    """Return the run that was committed last."""
-    if len(manifests) == 1:
-        return manifests[0]
-    places = {manifest.run: place for place, manifest in enumerate(registered_runs(store, issuer))}
-    return max(manifests, key=lambda manifest: places.get(manifest.run, -1))
 
 
 class _CardScan(NamedTuple):
@@ -116,10 +97,10 @@ def _scan_cards(
     return _CardScan(pl.concat(cards), scan.counts)
 
 
-def _compared(adapters: Adapters, last: Manifest, scan: _CardScan) -> str:
+def _compared(last: StoredRun, scan: _CardScan) -> str:
     """Return how the rows of an extract compare with those of the run that has its name."""
     cards = scan.cards
-    parts = StoredRun.by_id(adapters, last.run).ledger(COMPARED)
+    parts = last.ledger(COMPARED)
     try:
         before = pl.concat([pl.Series("card", dtype=pl.UInt64), *map(_cards, parts)])
     except LedgerPurgedError:

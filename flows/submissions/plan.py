@@ -2,25 +2,28 @@
 
 What is committed stays so under other settings, keys and rules, and the answer names what changed.
 What was never committed is planned anew where settings, keys, rules, date, name or what other runs
-have sent changed. Of two such plans only one can be committed, because each says which run was
-registered last when it was made.
+have sent changed. Of two such plans only one can be committed, because each knows which run was
+committed last when it was made.
 """
 
+from collections.abc import Iterator
 from datetime import date
+from typing import NamedTuple
+
+from sqlalchemy import Connection, func, select
 
 from flows import __version__
-from flows.book.stored_book import known_plans
 from flows.errors import ExtractError, OperatorError
-from flows.runs.adapters import Adapters
 from flows.runs.context import IssuerContext
-from flows.runs.events import REPLACED, record_event
 from flows.runs.identity import canonical, digest, row_settings
-from flows.runs.store import write_once
+from flows.runs.journal import Act, enter
+from flows.runs.keys import keys_of
+from flows.runs.run_records import RunRecord, records_where
 from flows.runs.stored_run import StoredRun
-from flows.runs.stored_runs import StoredRuns
 from flows.steps import FILE, REASON, WHY, Option, Sentence, Step, Values
 from flows.submissions.dismissals import dismissal, dismissals
-from flows.submissions.submission_chain import RunInputs, changes, pick, read_chain, submission_of
+from flows.submissions.run_choice import Choice, RunInputs, changes, pick
+from schemas.database import RUN
 from schemas.manifest import Plan, Selection, SourceIdentity
 from schemas.rules import RECIPE
 
@@ -51,68 +54,103 @@ class SettingsChangedError(OperatorError):
 
 
 def make_plan(
-    context: IssuerContext, source: SourceIdentity, inputs: RunInputs, runs: StoredRuns
+    context: IssuerContext, source: SourceIdentity, inputs: RunInputs
 ) -> tuple[Plan, tuple[str, ...]]:
-    """Write the plan of an extract's run, or take over the one it has; with remarks.
+    """Plan an extract's run, or take over the plan that it has; with remarks.
 
-    The run is found by the extract's digest, by key, since a listing may be late. Its plan keeps
-    the business date, so that a rerun after midnight gives the same rows. The same reason for a new
-    run is the same new run: repeating a command sends nothing twice. `runs` are listed after the
-    plan is written, so that of two processes that plan runs of one name the later one sees both.
-    DuplicateExtractError, DismissedError, AbandonedError.
+    The run is found by the extract's digest. Its plan keeps the business date, so that a rerun
+    after midnight gives the same rows. The same reason for a new run is the same new run: repeating
+    a command sends nothing twice. DuplicateExtractError, DismissedError, AbandonedError.
     """
     expected_run(context, source, inputs)
-    plan, stored = _planned(context, source, inputs)
-    if stored is None:
-        return plan, _replaced(context, plan, inputs, runs)
-    planned = stored.model_copy(update={"source": source})
-    if StoredRun.by_id(context.adapters, plan.run).finished() is None:
-        return planned, ()
-    changed = changes(context, stored, inputs)
+    planned = _planned(context, source, inputs)
+    run = StoredRun.by_id(context.adapters, planned.plan.run)
+    if planned.is_new or run.finished() is None:
+        return planned.plan, planned.remarks
+    changed = changes(context, planned.plan, inputs)
     remarks = (f"changed since that run: {', '.join(changed)}",) if changed else ()
-    return planned, remarks
+    return planned.plan, remarks
 
 
 def plan_selection(
     context: IssuerContext, source: SourceIdentity, today: date, selection: Selection
 ) -> Plan:
-    """Write the plan of a run of these rows.
-
-    Or take over one of the same rows that was never committed.
-    """
+    """Plan a run of these rows, or take over one of the same rows that was never committed."""
     inputs = RunInputs(today, selection.reason, selection)
-    plan, stored = _planned(context, source, inputs)
-    return stored or plan
+    return _planned(context, source, inputs).plan
 
 
-def _planned(
-    context: IssuerContext, source: SourceIdentity, inputs: RunInputs
-) -> tuple[Plan, Plan | None]:
-    """Return the plan as it would be now, and the one that its run has.
+class _Planned(NamedTuple):
+    """The plan of a run, of the source as it is stored now; with remarks where it is new."""
 
-    Where it has none, the first is written.
-    """
-    submission = submission_of(context, source, inputs)
+    plan: Plan
+    is_new: bool = False
+    remarks: tuple[str, ...] = ()
+
+
+def _planned(context: IssuerContext, source: SourceIdentity, inputs: RunInputs) -> _Planned:
+    """Return the plan of the run that these inputs mean; it is stored where it is new."""
+
+    def work(act: Act) -> _Planned:
+        choice = pick(context, source, _runs_of(act.connection, act.issuer, source.sha256), inputs)
+        act.run = choice.run
+        if choice.record is None:
+            plan = _new_plan(context, source, inputs, choice)
+            _insert(context, act, plan)
+            return _Planned(plan, True, tuple(_replace_others(context, act, plan, inputs)))
+        if choice.record.state == "replaced":
+            act.update(RUN, {"run": choice.run}, state="planned", replaced_by=None)
+        return _Planned(choice.record.planned().model_copy(update={"source": source}))
+
+    issuer = context.issuer.issuer
+    return enter(context.adapters, issuer, "planned", work, reason=inputs.new_run)
+
+
+def _new_plan(
+    context: IssuerContext, source: SourceIdentity, inputs: RunInputs, choice: Choice
+) -> Plan:
     settings = row_settings(context.issuer, context.header)
-    run = StoredRun.by_id(context.adapters, submission.run)
-    plan = Plan(
-        run=submission.run,
+    return Plan(
+        run=choice.run,
         source=source,
-        as_of=run.keys.run.day,
+        as_of=keys_of(choice.run).run.day,
         settings_sha256=digest(canonical(settings)),
         settings=settings,
         recipe=RECIPE,
         recipients=context.issuer.portal.fingerprints,
-        reason=submission.reason,
+        reason=choice.reason,
         selection=inputs.selection,
         known=inputs.known,
         settings_in_force=context.settings_in_force,
         release=__version__,
     )
-    stored = run.plan
-    if stored is None:
-        write_once(context.adapters.store, run.keys.plan, canonical(plan))
-    return plan, stored
+
+
+def _insert(context: IssuerContext, act: Act, plan: Plan) -> None:
+    """Store a new plan."""
+    last = select(func.max(RUN.c.number)).where(RUN.c.issuer == act.issuer)
+    act.insert(
+        RUN,
+        run=plan.run,
+        number=(act.connection.scalar(last) or 0) + 1,
+        source_key=plan.source.key,
+        source_version=plan.source.version,
+        source_size=plan.source.size,
+        source_sha256=plan.source.sha256,
+        as_of=plan.as_of,
+        selection=plan.selection.sha256 if plan.selection else "",
+        repeats=plan.selection.of if plan.selection else None,
+        reason=plan.reason,
+        plan=plan.model_dump(mode="json"),
+        planned_at=context.adapters.now(),
+        state="planned",
+        report_due=False,
+    )
+
+
+def _runs_of(connection: Connection, issuer: str, sha256: str) -> list[RunRecord]:
+    """Return the runs of an extract's content."""
+    return records_where(connection, issuer, RUN.c.source_sha256 == sha256)
 
 
 def expected_run(context: IssuerContext, source: SourceIdentity, inputs: RunInputs) -> str:
@@ -148,15 +186,16 @@ def expected_run(context: IssuerContext, source: SourceIdentity, inputs: RunInpu
 
 def requested_run(context: IssuerContext, source: SourceIdentity, inputs: RunInputs) -> StoredRun:
     """Return the run that these inputs mean: one that an extract has, or a new one."""
-    store = context.adapters.store
-    chain = read_chain(store, context.issuer.issuer, source.sha256)
-    return StoredRun.by_id(context.adapters, pick(context, source, chain, inputs).run)
+    with context.adapters.database.snapshot() as connection:
+        runs = _runs_of(connection, context.issuer.issuer, source.sha256)
+    return StoredRun.by_id(context.adapters, pick(context, source, runs, inputs).run)
 
 
-def runs_under_name(adapters: Adapters, runs: StoredRuns, key: str) -> list[StoredRun]:
-    """Return the runs of whole extracts with that key that have a plan, by business date."""
-    named = [plan.run for plan in known_plans(adapters, runs) if plan.key == key and plan.is_whole]
-    return [StoredRun.by_id(runs.adapters, run) for run in named]
+def runs_under_name(connection: Connection, issuer: str, key: str) -> list[RunRecord]:
+    """Return the runs of whole extracts with that key, by business date."""
+    is_whole = RUN.c.selection == ""
+    runs = records_where(connection, issuer, RUN.c.source_key == key, is_whole)
+    return sorted(runs, key=lambda run: keys_of(run.run).run.age)
 
 
 def submit_step(key: str, **options: Values) -> Step:
@@ -177,24 +216,26 @@ def dismiss_step(key: str, *, undo: bool = False) -> Step:
     return Step("dismiss", issuer, name, undo=undo, reason=WHY)
 
 
-def _replaced(
-    context: IssuerContext, plan: Plan, inputs: RunInputs, runs: StoredRuns
-) -> tuple[str, ...]:
-    """Record which runs a new plan replaces; return what an operator should know of earlier runs.
+def _replace_others(
+    context: IssuerContext, act: Act, plan: Plan, inputs: RunInputs
+) -> Iterator[str]:
+    """Note which runs a new plan replaces; yield what an operator should know of earlier runs.
 
     Those are the runs of whole extracts with its name.
     """
+    if plan.selection is not None:
+        return
     source = plan.source
-    same_name = runs_under_name(context.adapters, runs, source.key)
-    changed_from = [run.id for run in same_name if run.planned().source.sha256 != source.sha256]
-    remarks: list[str] = []
+    same_name = runs_under_name(act.connection, act.issuer, source.key)
+    plans = {run.run: run.planned() for run in same_name}
+    changed_from = [run for run, other in plans.items() if other.source.sha256 != source.sha256]
     if changed_from:
-        remarks.append(f"{source.key} had other content before, in run {changed_from[-1]}")
+        yield f"{source.key} had other content before, in run {changed_from[-1]}"
     for run in same_name:
-        if run.id in (plan.run, *changed_from) or run.is_ended:
+        if run.state != "planned" or run.run in (plan.run, *changed_from):
             continue
-        changed = changes(context, run.planned(), inputs) or ["what other runs have sent"]
-        record_event(context.adapters, run.keys, REPLACED, run=plan.run)
+        changed = changes(context, plans[run.run], inputs) or ["what other runs have sent"]
+        act.update(RUN, {"run": run.run}, state="replaced", replaced_by=plan.run)
+        act.note("replaced", run.run, replaced_by=plan.run)
         problem = "was never committed: planned anew; changed since"
-        remarks.append(f"run {run.id} {problem}: {', '.join(changed)}")
-    return tuple(remarks)
+        yield f"run {run.run} {problem}: {', '.join(changed)}"

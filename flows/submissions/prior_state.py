@@ -61,7 +61,7 @@ from flows.runs.cards import (
     holder,
     is_among,
 )
-from flows.runs.commits import last_registered
+from flows.runs.commits import read_last_turn
 from flows.runs.context import IssuerContext
 from schemas import portal
 from schemas.issuer import Issuer
@@ -125,12 +125,12 @@ def resend_policy(issuer: Issuer, as_of: date) -> ResendPolicy:
 class CardSurvey(NamedTuple):
     """What is known of an issuer's cards.
 
-    Also the digest of what that follows from, and the number of the last run registered before.
+    Also the digest of what that follows from, and the turn of the run that was committed last.
     """
 
     known: "PriorState"
     digest: str
-    last_registered: int
+    last_turn: int
 
 
 def survey_cards(context: IssuerContext) -> CardSurvey:
@@ -141,23 +141,22 @@ def survey_cards(context: IssuerContext) -> CardSurvey:
     as_good = _as_good(book.folded, book.kept)
     newest = book.newest
     given_up = book.given_up
-    registered = book.last_registered
+    turn = book.last_turn
     del book  # the attempts go with the last entry: they would be the peak of a night's memory
     known = PriorState(entries, as_good, newest, given_up)
     digest = known.digest(context.issuer.resend.reissue_column)
-    return CardSurvey(known, digest, registered)
+    return CardSurvey(known, digest, turn)
 
 
 def survey_given_up(context: IssuerContext) -> CardSurvey | None:
     """Look up nothing but who is given up; None where nobody is."""
-    store = context.adapters.store
     issuer = context.issuer.issuer
-    registered = last_registered(store, issuer)
+    turn = read_last_turn(context.adapters, issuer)
     given_up = given_up_cards(context.adapters, issuer)
     if given_up.is_empty():
         return None
     known = prior_state(fold(NO_ATTEMPTS), given_up=given_up)
-    return CardSurvey(known, known.digest(None), registered)
+    return CardSurvey(known, known.digest(None), turn)
 
 
 def prior_state(

@@ -15,7 +15,7 @@ from flows.runs.store import Entry
 from flows.runs.stored_run import StoredRun
 from flows.steps import Sentence, Text, counted
 from flows.submissions.build import Job, build_run
-from flows.submissions.commit import commit_in_memory, finish_commits
+from flows.submissions.commit import commit_run, finish_commits
 from flows.submissions.gates import OPENABLE, refusals
 from flows.submissions.row_scope import Inspection
 from flows.submissions.rows import ReasonRows
@@ -107,7 +107,7 @@ def rehearse(
         inspection.layout = built.manifest.layout
     errors += refusals(built, context.issuer, request.opened)
     if not errors and done is None:
-        commit_in_memory(dry, job, built.manifest)
+        commit_run(dry, job, built.manifest)
     already = done.run if done else ""
     checked = _checked(built.manifest, built.reasons, errors)
     columns = tuple(built.columns)

@@ -9,15 +9,14 @@ from collections.abc import Collection, Iterator, Sequence
 from datetime import date, timedelta
 from typing import NamedTuple
 
+from sqlalchemy import select
+
 from flows.errors import ExtractError, GateError
-from flows.runs.commits import last_registered
 from flows.runs.context import IssuerContext
-from flows.runs.documents import read_document
-from flows.runs.keys import commits, link
-from flows.runs.stored_run import StoredRun
 from flows.submissions.plan import submit_step
 from schemas.actions import Gate
-from schemas.manifest import Manifest, SourceIdentity
+from schemas.database import RUN
+from schemas.manifest import SourceIdentity
 from schemas.source import SourceSettings
 
 SEQUENCE_GAP: Gate = "sequence-gap"
@@ -105,17 +104,12 @@ def out_of_sequence(
 
 def _numbered_runs(context: IssuerContext, source: SourceIdentity) -> Iterator[_NumberedRun]:
     """Yield the committed runs of other extracts that have a number, the last one first."""
-    store = context.adapters.store
-    issuer = context.issuer.issuer
-    for place in range(last_registered(store, issuer), 0, -1):
-        manifest = read_document(store, link(commits(issuer), place), Manifest)
-        if manifest is None or manifest.sequence is None or _is_of(manifest, source):
-            continue
-        # neither abandoned nor still without its manifest
-        if StoredRun.by_id(context.adapters, manifest.run).manifest is not None:
-            yield _NumberedRun(manifest.sequence, manifest.run, manifest.as_of)
-
-
-def _is_of(manifest: Manifest, source: SourceIdentity) -> bool:
-    """Return whether a run is of this very extract, by name and content."""
-    return (manifest.source.key, manifest.source.sha256) == (source.key, source.sha256)
+    is_other = (RUN.c.source_key != source.key) | (RUN.c.source_sha256 != source.sha256)
+    query = (
+        select(RUN.c.sequence, RUN.c.run, RUN.c.as_of)
+        .where(RUN.c.issuer == context.issuer.issuer, RUN.c.sequence.is_not(None), is_other)
+        .order_by(RUN.c.turn.desc())
+    )
+    with context.adapters.database.snapshot() as connection:
+        for row in connection.execute(query.execution_options(yield_per=64)):
+            yield _NumberedRun(*row)

@@ -17,13 +17,13 @@ from flows.extracts.mapping import Note, stop
 from flows.redaction import redact
 from flows.reports.lists import write_unsent
 from flows.runs.adapters import Adapters
-from flows.runs.claim import claimed, clean_up
-from flows.runs.commits import OvertakenError, last_registered
+from flows.runs.claim import claimed, clean_up, work_on
+from flows.runs.commits import OvertakenError, read_last_turn
 from flows.runs.context import IssuerContext
 from flows.runs.erased import erased_people
 from flows.runs.events import record_event
 from flows.runs.identity import canonical, digest
-from flows.runs.keys import RunKeys, submissions
+from flows.runs.keys import RunKeys
 from flows.runs.probe import ensure_store_safe
 from flows.runs.sealing import Sealer
 from flows.runs.store import Entry
@@ -39,7 +39,7 @@ from flows.submissions.gates import CHANGED_EXTRACT, OPENABLE, Built, refusals
 from flows.submissions.plan import make_plan, requested_run, submit_step
 from flows.submissions.prior_state import PriorState, survey_cards, survey_given_up
 from flows.submissions.row_scope import RowScope
-from flows.submissions.submission_chain import RunInputs
+from flows.submissions.run_choice import RunInputs
 from flows.tracing import stage
 from schemas.issuer import Issuer
 from schemas.manifest import Manifest
@@ -81,7 +81,7 @@ def submit(
     with context.sealer() as sealer:  # a wrong key is refused before anything is read
         find_extract(context, request.extract)
         ensure_store_safe(context)
-        finished = finish_commits(context)  # first: what died half-way must not be planned anew
+        finished = finish_commits(context)
         with stage("plan") as note:
             job, remarks = prepare(context, request)
             note(run=job.plan.run)
@@ -98,9 +98,9 @@ def settle(context: IssuerContext) -> tuple[str, ...]:
 
 
 class _KnownCards(NamedTuple):
-    """What other runs know of the issuer's cards, where that counts, up to `last_registered`."""
+    """What other runs know of the issuer's cards, where that counts, up to `last_turn`."""
 
-    last_registered: int
+    last_turn: int
     prior: PriorState | None = None
     digest: str = ""
 
@@ -128,16 +128,15 @@ def prepare(
         changed = changed_extract(context, entry, source, inputs, cards.prior)
         if changed is not None:
             note(changed)
-    runs = StoredRuns(context.adapters, context.issuer.issuer)
-    plan, remarks = make_plan(context, source, inputs, runs)
+    plan, remarks = make_plan(context, source, inputs)
     job = Job(
         plan,
         entry,
         RowScope(prior=cards.prior),
         request.opened,
         submit_step(source.key, open=sorted(request.opened), new_run=plan.reason),
-        since=cards.last_registered,
-        runs=runs,
+        since=cards.last_turn,
+        runs=StoredRuns(context.adapters, context.issuer.issuer),
         guarded=guarded,
         expected=request.expected,
     )
@@ -147,8 +146,8 @@ def prepare(
 def _known_cards(context: IssuerContext, *, guarded: bool) -> _KnownCards:
     survey = survey_cards(context) if guarded else survey_given_up(context)
     if survey is None:
-        return _KnownCards(last_registered(context.adapters.store, context.issuer.issuer))
-    return _KnownCards(survey.last_registered, survey.known, survey.digest)
+        return _KnownCards(read_last_turn(context.adapters, context.issuer.issuer))
+    return _KnownCards(survey.last_turn, survey.known, survey.digest)
 
 
 def _may_be_held(context: IssuerContext, request: Request) -> bool:
@@ -177,7 +176,7 @@ def _abandoning_overtaken(adapters: Adapters, job: Job) -> Iterator[None]:
         yield
     except OvertakenError:
         if job.plan.selection is not None:
-            abandon_left(adapters, StoredRun.by_id(adapters, job.plan.run), OVERTAKEN)
+            abandon_left(adapters, job.plan.run, OVERTAKEN)
         raise
 
 
@@ -190,7 +189,10 @@ def _committed(
     finished = run.finished()
     if finished is not None:
         return Submitted(finished, already=True)
-    with claimed(adapters, run.keys.claims) as claim, _recording_refusal(context, run.keys):
+    with (
+        claimed(adapters, work_on(adapters, run.id)) as claim,
+        _recording_refusal(context, run.keys),
+    ):
         finished = run.fresh().finished()  # the claim's last holder may have finished it
         if finished is not None:
             return Submitted(finished, already=True)
@@ -199,15 +201,14 @@ def _committed(
             claim.check()
             on_progress(progress)
 
-        own_submissions = submissions(context.issuer.issuer, job.plan.source.sha256)
-        clean_up(adapters, run.keys.base, own_submissions)
+        clean_up(adapters, run.keys.base)
         if job.opened:  # before the commit: a crash right after it would lose the record
             record_event(adapters, run.keys, "opened", gates=sorted(job.opened))
         with stage("check and seal", run=job.plan.run) as note:
             built = _build(context, job, sealer, report_progress)
             note(**built.manifest.counts.model_dump(include={"read", "submitted", "rejected"}))
         with stage("commit", run=job.plan.run):
-            is_first = commit_run(context, job, built.manifest)
+            is_first = commit_run(context, job, built.manifest, claim)
         return Submitted(built.manifest, already=not is_first, remarks=built.remarks)
 
 

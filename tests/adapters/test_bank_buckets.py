@@ -14,9 +14,11 @@ import pytest
 from botocore.exceptions import ClientError
 
 from flows.adapters.s3 import PART, S3Store
+from flows.database.connection import Database
 from flows.errors import CardlinkError
 from flows.operations.alert_history import watch
-from flows.runs.keys import commits, extracts, keys_of, results
+from flows.runs.keys import extracts, keys_of, results
+from flows.runs.outbox import move
 from flows.runs.store import StoreRefusedError, VerdictAwaitedError, VerdictRefusedError
 from flows.wiring import wire
 from schemas.settings import StoreSettings
@@ -107,31 +109,33 @@ def test_every_call_names_the_account_and_every_write_its_key_and_only_evidence_
         if name in writes
     }
     assert [] == sent.lacking("server-side-encryption-bucket-key-enabled", *writes)
-    kept = client.head_object(Bucket=name, Key=keys_of(run).manifest)
+    [event, *_] = [entry.key for entry in store.keys(keys_of(run).events)]
+    kept = client.head_object(Bucket=name, Key=event)
     assert ("aws:kms", KEY, "COMPLIANCE") == (
         kept["ServerSideEncryption"],
         kept["SSEKMSKeyId"],
         kept["ObjectLockMode"],
     )
-    evidence = {keys_of(run).manifest, *(entry.key for entry in store.keys(keys_of(run).events))}
-    evidence |= {entry.key for entry in store.keys(commits(BANK))}
+    evidence = {entry.key for entry in store.keys(keys_of(run).events)}
     evidence |= {entry.key for entry in store.keys(f"{BANK}/probe/passed-")}
     assert evidence == sent.locked()
 
 
-def test_a_locked_manifest_cannot_be_deleted_for_good_by_anybody(
+def test_a_locked_event_cannot_be_deleted_for_good_by_anybody(
     moto_server: servers.S3Server,
 ) -> None:
     client = servers.client(moto_server.endpoint)
     name = bucket(client)
     bench = Bench(S3Store(name, "", client, settings=STRICT), issuer())
-    manifest = keys_of(bench.submit(bench.drop(10)).manifest.run).manifest
-    version = client.head_object(Bucket=name, Key=manifest)["VersionId"]
+    run = bench.submit(bench.drop(10)).manifest.run
+    move(bench.adapters, run, "held", [1], "wait")
+    [event] = [entry.key for entry in bench.store.keys(keys_of(run).events)]
+    version = client.head_object(Bucket=name, Key=event)["VersionId"]
 
     with pytest.raises(ClientError, match="AccessDenied"):
-        client.delete_object(Bucket=name, Key=manifest, VersionId=version)
+        client.delete_object(Bucket=name, Key=event, VersionId=version)
 
-    assert manifest in {entry.key for entry in bench.store.keys("")}
+    assert event in {entry.key for entry in bench.store.keys("")}
 
 
 def test_a_bucket_that_cannot_lock_refuses_the_run_before_anything_of_it_is_written(
@@ -178,7 +182,8 @@ def place(moto_server: servers.S3Server, tmp_path: Path, monkeypatch: pytest.Mon
         TOML.format(prefix=prefix, fingerprint=keys.sound().fingerprint)
     )
     (tmp_path / "portal.asc").write_bytes(keys.sound().public)
-    return Bench(servers.store(moto_server, prefix), issuer())
+    store = servers.store(moto_server, prefix)
+    return Bench(store, issuer(), database=Database(tmp_path / "cardlink.db"))
 
 
 def tag(bench: Bench, key: str, verdict: str) -> None:

@@ -23,14 +23,11 @@ from flows.book.attempts import (
     attempts_typed_in,
 )
 from flows.book.book import read_book
-from flows.operations.remediation import abandon
 from flows.results.row_states import run_rows
-from flows.runs.commits import registered_runs
 from flows.runs.identity import canonical
 from flows.runs.keys import keys_of
 from flows.runs.outbox import move
 from flows.runs.single_links import SingleLink
-from flows.runs.store import StoreBusyError
 from flows.runs.stored_run import StoredRun
 from flows.submissions.prior_state import survey_cards
 from schemas.ledger import dtypes
@@ -41,7 +38,6 @@ from schemas.records import SingleAnswered, SingleAsked
 from tests.builders import portal_rows
 from tests.facts import manifest
 from tests.night import DAY, NOON, Bench, local_bench, made_once, portal_csv, submitted
-from tests.storms import FailingStore
 
 TWO_MONTHS = timedelta(days=62)
 OTHER_CARD, THIRD_CARD = "5555555555554444", "4111111111111111"  # published test cards
@@ -150,27 +146,6 @@ def test_a_cancelled_chunk_of_which_an_answer_came_was_sent_and_its_other_rows_w
     assert {"linked": 13, "awaiting": 2, "cancelled": 5} == Counter(rows["state"].to_list())
 
 
-def test_a_run_about_to_be_committed_counts_and_one_that_was_given_up_there_does_not(
-    tmp_path: Path,
-) -> None:
-    bench = local_bench(tmp_path)
-    busy = StoreBusyError(place="x", code="503")
-    store = FailingStore(
-        bench.store,
-        lambda does, key: busy if (does, key[-14:]) == ("create", "/manifest.json") else None,
-    )
-    with pytest.raises(StoreBusyError):
-        replace(bench, store=store).submit(bench.drop(20))
-    before = states(bench)
-    later = replace(bench, now=lambda: NOON + timedelta(hours=1))
-    (link,) = registered_runs(bench.store, "bank")
-
-    abandon(later.context.adapters, link.run, "the issuer took it back")
-
-    assert {"awaiting": 20} == before
-    assert known(bench).is_empty()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("told_end", "ends"), [(date(2027, 1, 20), date(2027, 1, 20)), (None, DAY + TWO_MONTHS)]
@@ -179,7 +154,7 @@ def test_a_single_link_that_was_made_for_a_row_since_is_one_more_attempt_at_it(
     tmp_path: Path, told_end: date | None, ends: date
 ) -> None:
     bench = answered(tmp_path, fail_share=1.0)
-    run = next(iter(registered_runs(bench.store, "bank"))).run
+    run = next(bench.runs.committed()).id
     row, cuid, last_4, expiration = (
         bench.ledger(run).select("row", "cuid", "last_4", "expiration").row(0)
     )

@@ -31,7 +31,8 @@ ONE_DAY = timedelta(days=1)
 
 def plans_of(bench: Bench, closed: dict[str, ClosedRun]) -> KnownRuns:
     """Return what is known of the runs of a bench, of which these are closed."""
-    return KnownRuns(read_plans(bench.runs, {}), closed)
+    with bench.database.snapshot() as connection:
+        return KnownRuns(read_plans(connection, "bank"), closed)
 
 
 def summarise(bench: Bench, run: str, change: dict[str, Any]) -> None:

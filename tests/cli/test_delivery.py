@@ -15,12 +15,14 @@ from typing import Any
 import pytest
 
 from flows.adapters.gpg_sealer import GpgSealer
-from flows.runs.commits import OvertakenError, last_registered, register_run
+from flows.adapters.local import LocalStore
+from flows.runs.commits import OvertakenError, refuse_overtaken
 from flows.runs.sealing import Plain
+from flows.runs.stored_runs import StoredRuns
 from schemas.portal import columns
 from tests import keys
 from tests.builders import portal_rows, quick
-from tests.night import local_bench, portal_csv
+from tests.night import edges, local_bench, portal_csv
 from tests.test_command_line import bank, cardlink, drop
 
 __all__ = ["bank"]  # the fixture
@@ -54,10 +56,8 @@ def tried(folder: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
 
 def committed(folder: Path) -> list[dict[str, Any]]:
     """Return the manifests of the bank, by run."""
-    return [
-        json.loads(path.read_bytes())
-        for path in sorted((folder / "store").glob("bank/runs/*/manifest.json"))
-    ]
+    runs = StoredRuns(edges(LocalStore(folder / "store")), "bank")
+    return [manifest.model_dump(mode="json") for manifest in runs.manifests()]
 
 
 def test_an_extract_without_its_last_newline_is_refused_until_the_settings_say_it_is_written_so(
@@ -273,6 +273,4 @@ def test_a_number_that_a_concurrent_process_committed_is_not_committed_twice(
     second = other.model_copy(update={"run": first.run + "-r2", "source": first.source})
 
     with pytest.raises(OvertakenError, match=other.run):
-        register_run(bench.adapters, "bank", second, 1, guarded=False)
-
-    assert last_registered(bench.store, "bank") == 2
+        refuse_overtaken(bench.adapters, second, other, guarded=False)

@@ -361,12 +361,11 @@ def test_the_evidence_of_a_run_holds_what_an_assessor_needs_and_neither_cardhold
     } <= set(files)
     assert {
         f"approvals/{number}/000001.json",
-        f"runs/{run}/manifest.json",
-        f"runs/{run}/plan.json",
+        "run.json",
     } <= set(files)
     assert {f"runs/{run}/report/summary.json", f"runs/{run}/report/chunks.csv"} <= set(files)
     assert "bert for anna via" in files["README.md"]
-    assert keys.sound().fingerprint in files[f"runs/{run}/manifest.json"]
+    assert keys.sound().fingerprint in files["run.json"]
     assert sorted(files) == sorted([*done["files"], "SHA256SUMS"])
     links = bank.report(run, "links.csv").decode().splitlines()[1:]
     secrets = {

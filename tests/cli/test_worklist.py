@@ -10,6 +10,7 @@ from flows.commands.submit import submit
 from flows.commands.worklist import worklist
 from tests import keys
 from tests.cli.test_reconcile import bank
+from tests.planted import plant
 
 
 def test_extracts_and_runs_that_are_open_stand_above_what_is_to_be_done(tmp_path: Path) -> None:
@@ -37,8 +38,7 @@ def test_status_says_where_chunks_are_and_no_number_of_what_is_not_known(tmp_pat
     bench = bank(tmp_path)
     [run] = [str(run) for run in bench.runs.ids]
     begun = run.replace("20261120", "20261121")
-    plan = bench.content(f"bank/runs/{run}/plan.json").replace(run.encode(), begun.encode())
-    bench.store.create(f"bank/runs/{begun}/plan.json", plan)
+    plant(bench.adapters, bench.stored(run).planned().model_copy(update={"run": begun}))
 
     begun_run, committed = worklist(Context(tmp_path), "bank", everything=True).facts["runs"]
 

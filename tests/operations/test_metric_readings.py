@@ -13,9 +13,9 @@ from flows.operations import metric_readings
 from flows.operations.metric_readings import Figures, Reading, RunReading
 from flows.operations.metrics import _upto
 from flows.runs.events import ANSWERED
-from flows.runs.keys import keys_of
 from tests.memory_bench import MemoryBench, memory_bench
 from tests.night import BANK, NOON
+from tests.planted import a_manifest, a_plan, plant, plant_commit
 
 HOURS = [NOON + timedelta(hours=hours) for hours in (2, 3, 1)]
 FIRST, _, NEWEST = sorted(moment.timestamp() for moment in HOURS)
@@ -30,6 +30,7 @@ def reading(bench: MemoryBench, **facts: Any) -> Reading:
 def test_a_run_was_answered_when_its_last_answer_came_and_a_stage_ends_with_the_first() -> None:
     events = [{"what": ANSWERED, "at": moment.isoformat()} for moment in HOURS]
     run = cast(Any, SimpleNamespace(summary=None, events=lambda *_: events))
+    run.committed_at, run.dropped_at = min(HOURS), None
     counts = SimpleNamespace(**dict.fromkeys(metric_readings.FATES, 0))
     manifest = cast(Any, SimpleNamespace(counts=counts, reasons={}, chunks=(), selection=None))
 
@@ -52,12 +53,9 @@ def test_the_newest_run_is_the_last_that_was_committed() -> None:
     bench = memory_bench()
     runs = [f"bank-2026112{day}-{day:08d}" for day in (1, 2)]
     for number, run in enumerate(runs):
-        bench.store.create(keys_of(run).plan, b"{}")
-        bench.store.create(keys_of(run).manifest, b"{}")
-        for key, after in ((keys_of(run).plan, 0), (keys_of(run).manifest, 60)):
-            entry, content = bench.store.objects[key]
-            moment = HOURS[number] + timedelta(seconds=after)
-            bench.store.objects[key] = (entry._replace(modified=moment), content)
+        plan = a_plan(run)
+        plant(bench.adapters, plan, at=HOURS[number])
+        plant_commit(bench.adapters, a_manifest(plan), HOURS[number] + timedelta(seconds=60))
     committed = [RunReading(run, cast(Any, None), FIGURES) for run in runs]
     planned = RunReading("bank-20261123-00000003", cast(Any, None))
 

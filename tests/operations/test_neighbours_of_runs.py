@@ -60,8 +60,8 @@ ENTRIES = [Entry(f"o/{at:%S}", 1, at, "") for at in (NOON, NOON + SECOND, NOON -
 
 
 def test_a_run_that_was_never_committed_is_as_old_as_its_newest_object() -> None:
-    keys = SimpleNamespace(claims="claims/")
-    run = cast(Any, SimpleNamespace(end=None, store=MemoryStore(), keys=keys))
+    run = cast(Any, SimpleNamespace(end=None, id="bank-20261120-00000000"))
+    run.as_planned = lambda: SimpleNamespace(planned_at=NOON)
 
     state = retention.state_of(memory_bench().context, run, ENTRIES)
 
@@ -96,6 +96,8 @@ def test_a_summary_is_of_the_last_answer_and_of_the_last_thing_known_of_a_run() 
         Any, SimpleNamespace(id="r1", manifest=manifest, event_entries=ENTRIES, summary=None)
     )
     run.events = events.__getitem__
+    run.record = SimpleNamespace(committed_at=NOON)
+    run.committed_at = NOON + SECOND
 
     [answered] = summaries._answers(run)
     [ended] = summaries._end_of(run, "")
@@ -106,8 +108,8 @@ def test_a_summary_is_of_the_last_answer_and_of_the_last_thing_known_of_a_run() 
 def test_the_links_of_a_committed_run_keep_its_ledger_until_the_last_of_them_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    keys = SimpleNamespace(manifest="m", report=str, singles="s/")
-    entries = [Entry(key, 1, NOON, "") for key in ("m", "summary.json")]
+    keys = SimpleNamespace(report=str, singles="s/")
+    entries = [Entry("summary.json", 1, NOON, "")]
     summary = {"more_breaks": 0, "breaks": [], "open": {"recorded": {}}}
     run = SimpleNamespace(
         outbox=[],
@@ -116,6 +118,7 @@ def test_the_links_of_a_committed_run_keep_its_ledger_until_the_last_of_them_end
         summary=summary,
         closed_breaks=(),
         outcomes=SimpleNamespace(state={}),
+        committed_at=NOON,
     )
     monkeypatch.setattr(retention, "_awaiting_rows", lambda _: {})
     monkeypatch.setattr(retention, "_open_breaks", lambda *_: [])

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from datetime import timedelta
+from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
@@ -21,7 +21,7 @@ from flows.resend.resubmission import Request
 from flows.resend.resubmission_run import resubmit
 from flows.resend.selection import RowSelection
 from flows.runs.chunks import Move
-from flows.runs.claim import Lease
+from flows.runs.claim import Lease, work_on
 from flows.runs.closings import add_closing
 from flows.runs.journal import enter
 from flows.runs.keys import keys_of, results
@@ -29,7 +29,7 @@ from flows.runs.outbox import move
 from schemas.records import Closing
 from tests.builders import quick, share_of
 from tests.memory import KilledError
-from tests.night import BANK, Bench, local_bench
+from tests.night import BANK, Bench, database_of, local_bench
 from tests.operations.retention import (
     SOURCES,
     WEEK,
@@ -41,6 +41,7 @@ from tests.operations.retention import (
     planned,
     sent,
 )
+from tests.planted import plant_committed
 from tests.storms import FailingStore
 
 
@@ -181,7 +182,7 @@ def test_a_ledger_stays_while_a_link_lives_that_a_resubmission_of_its_rows_made(
 def test_a_run_somebody_works_on_is_left_alone(tmp_path: Path) -> None:
     bench, run = planned(tmp_path)
     old = later(bench, YEAR)
-    Lease.take(bench.store, keys_of(run).claims, "another", old.now(), timedelta(minutes=3))
+    Lease.take(work_on(bench.adapters, run), "another", old.now(), timedelta(minutes=3))
 
     due = purge(old.context, cleaner(bench))
 
@@ -209,7 +210,8 @@ def test_a_run_that_was_taken_up_again_just_now_stays(tmp_path: Path) -> None:
 
 def test_one_run_that_cannot_be_read_keeps_no_other(tmp_path: Path) -> None:
     bench, run = answered(tmp_path)
-    bench.store.create("bank/runs/bank-20250101-00000000/manifest.json", b"{}")
+    damaged = plant_committed(bench.adapters, date(2025, 1, 1), "00000000")
+    bench.store.create(keys_of(damaged).reseals + "000001.json", b"{}")
     bench.store.create(
         "bank/runs/bank-20250101-00000000/chunks/bank-20250101-00000000-00001.csv.pgp", b"x"
     )
@@ -217,7 +219,7 @@ def test_one_run_that_cannot_be_read_keeps_no_other(tmp_path: Path) -> None:
     due = purge(later(bench, YEAR).context, cleaner(bench))
 
     assert [run, run] == [lot.record.run for lot in due.lots]
-    assert {"unreadable: bank/runs/bank-20250101-00000000/manifest.json"} == {
+    assert {"unreadable: bank/runs/bank-20250101-00000000/reseals/000001.json"} == {
         kept.why for kept in due.kept
     }
 
@@ -267,11 +269,12 @@ def test_nothing_that_is_open_young_or_a_source_is_ever_deleted(
     days: float,
 ) -> None:
     folder, run = tmp_path_factory.mktemp("copy"), night[1]
-    shutil.copytree(night[0] / "store", folder / "store")
+    shutil.copytree(night[0], folder, dirs_exist_ok=True)
     bench = later(
         replace(
             local_bench(folder / "other", portal={"rows_per_chunk": 20}),
             store=LocalStore(folder / "store"),
+            database=database_of(LocalStore(folder / "store")),
         ),
         0,
     )

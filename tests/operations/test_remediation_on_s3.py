@@ -5,21 +5,15 @@ for good.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 
 from flows.adapters.s3 import S3Store
-from flows.errors import CardlinkError
-from flows.operations.remediation import abandon
 from flows.operations.reseal import reseal
 from flows.runs.keys import keys_of
-from flows.runs.store import write_once
-from flows.runs.stored_run import StoredRun
-from schemas.manifest import Manifest
 from tests import keys, servers
-from tests.night import Bench, edges, issuer
+from tests.night import Bench, issuer
 
 WHY = "the portal has a new key"
 NEW = keys.sound(copy=2)
@@ -52,36 +46,3 @@ def test_chunks_sealed_anew_leave_no_old_object(store: S3Store) -> None:
     assert (done.chunks, done.retired, done.left) == ((1, 2, 3), 3, 0)
     assert new.chunks(run) == before
     assert sealed == [f"{keys_of(run).sealed(1)}{run}-{number:05d}.csv.pgp" for number in (1, 2, 3)]
-
-
-@pytest.mark.slow
-def test_of_many_abandonments_and_a_commit_at_once_one_stands(store: S3Store) -> None:
-    bench = Bench(store, issuer(portal=CHUNKS))
-    run = bench.submit(bench.drop(10)).manifest.run
-    key = keys_of(run).manifest
-    manifest = bench.content(key)
-    store.delete(key)
-
-    def give_up(number: int) -> str:
-        try:
-            abandon(replace(bench, actor=f"operator:{number}").context.adapters, run, WHY)
-        except CardlinkError as error:
-            return type(error).__name__
-        return "abandoned"
-
-    def commit(_: int) -> str:
-        try:
-            write_once(store, key, manifest)
-        except CardlinkError as error:
-            return type(error).__name__
-        return "committed"
-
-    with ThreadPoolExecutor(6) as people:
-        told = [
-            one.result()
-            for one in [people.submit(commit if at == 3 else give_up, at) for at in range(6)]
-        ]
-
-    committed = isinstance(StoredRun.by_id(edges(store), run).end, Manifest)
-    assert told.count("committed") == int(committed)
-    assert told.count("abandoned") == int(not committed)

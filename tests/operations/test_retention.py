@@ -100,10 +100,9 @@ def test_a_run_without_an_answer_counts_from_its_first_chunk_or_without_any_from
         OutboxChunk(str(RUN.run), sealed, "cancelled", NOON, NOON + timedelta(days=days))
         for days in clocks
     ]
-    run = SimpleNamespace(outbox=chunks, keys=RUN, events=list, summary=None)
-    entries = [Entry(RUN.manifest, 1, NOON, "v")]
+    run = SimpleNamespace(outbox=chunks, keys=RUN, events=list, summary=None, committed_at=NOON)
 
-    state = _committed_state(cast(StoredRun, run), entries)
+    state = _committed_state(cast(StoredRun, run), [])
 
     assert RunState(NOON + timedelta(days=since)) == state
 
@@ -161,8 +160,6 @@ def test_what_the_business_date_keeps_its_last_answer_keeps_too(
         ("exchanged/notes.parquet", None),
         ("exchanged/0123456789abcdef-0001-keys.parquet", "left"),
         ("single/000000001-1-answer.json", "ledger"),
-        ("plan.json", "kept"),
-        ("manifest.json", "kept"),
         ("events/20261120T120000000000-committed-01234567.json", "kept"),
         ("manifest.json.old", None),
     ],

@@ -16,17 +16,19 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from sqlalchemy import update
 
 from flows.adapters.local import LocalStore
 from flows.cli.main import main
 from flows.extensions.simulator.extract import write_sample
 from flows.operations.history import history
 from flows.operations.remediation import take_over
-from flows.runs.claim import ClaimedError, Lease, LeaseLostError, claimed
+from flows.runs.claim import ClaimedError, Lease, LeaseLostError, claimed, work_on
 from flows.runs.context import overlaid
 from flows.runs.errors import NotFoundError, UnknownRunError
-from flows.runs.keys import keys_of
 from flows.runs.stored_run import StoredRun
+from flows.runs.stored_runs import StoredRuns
+from schemas.database import LEASE
 from tests import keys
 from tests.leftovers import ended
 from tests.night import DAY, NOON, Bench, edges, submitted, uncommit
@@ -61,9 +63,11 @@ def test_the_submit_after_a_take_over_goes_on_at_once_from_what_a_killed_process
         once(lambda: found(tmp_path, "chunks/*.pgp"))
         process.send_signal(signal.SIGKILL)
         process.communicate()
-    [run] = [path.parent.name for path in found(tmp_path, "plan.json")]
-    for claim in found(tmp_path, "claims/*.json"):  # as of a machine that this one cannot look at
-        claim.write_text(json.dumps({**json.loads(claim.read_text()), "holder": "another:1"}))
+    adapters = edges(LocalStore(tmp_path / "store"))
+    [run] = map(str, StoredRuns(adapters, "bank").ids)
+    # as of a machine that this one cannot look at
+    elsewhere = update(LEASE).values(holder="another:1", process="")
+    adapters.database.act("bank", lambda connection: connection.execute(elsewhere).close())
 
     refused = run_it(tmp_path, "submit", "bank")
     rehearsed = run_it(tmp_path, "mend", "take-over", run, "--reason", WHY, "--dry-run")
@@ -85,7 +89,7 @@ def test_a_process_that_still_lives_loses_the_claim_at_its_next_beat(
     bench, run = planned
     alive = replace(bench, actor="alive:7").context.adapters
 
-    with claimed(alive, keys_of(run).claims, beat=0.01) as claim:
+    with claimed(alive, work_on(alive, run), beat=0.01) as claim:
         take_over(bench.context.adapters, run, WHY)
 
         once(lambda: lost(claim))
@@ -100,7 +104,7 @@ def test_what_is_shown_is_who_holds_it_since_when_and_until_when(
     working = replace(bench, actor="working:7").context.adapters
     later = overlaid(replace(bench, now=lambda: NOON + timedelta(minutes=2)).context).adapters
 
-    with claimed(working, keys_of(run).claims) as claim:
+    with claimed(working, work_on(working, run)) as claim:
         claim.renew(NOON + timedelta(minutes=1))
         shown = take_over(later, run, WHY)
 
@@ -110,12 +114,12 @@ def test_what_is_shown_is_who_holds_it_since_when_and_until_when(
 def test_a_dry_run_ends_nothing(planned: tuple[Bench, str]) -> None:
     bench, run = planned
 
-    with claimed(replace(bench, actor="working:7").context.adapters, keys_of(run).claims):
+    with claimed(replace(bench, actor="working:7").adapters, work_on(bench.adapters, run)):
         take_over(overlaid(bench.context).adapters, run, WHY)
 
         with (
             pytest.raises(ClaimedError, match="working:7"),
-            claimed(bench.context.adapters, keys_of(run).claims),
+            claimed(bench.adapters, work_on(bench.adapters, run)),
         ):
             pass
 
@@ -134,7 +138,7 @@ def test_the_history_tells_whose_claim_was_ended_by_whom_and_why(
 ) -> None:
     bench, run = planned
 
-    with claimed(replace(bench, actor="dead:7").context.adapters, keys_of(run).claims):
+    with claimed(replace(bench, actor="dead:7").adapters, work_on(bench.adapters, run)):
         take_over(bench.context.adapters, run, WHY)
 
     [told] = [one for one in history(bench.adapters, run) if one.what == "taken over"]

@@ -115,6 +115,7 @@ def test_a_check_that_had_nothing_to_ask_is_no_error() -> None:
 # Which links a check queries
 # --------------------------------------------------------------------------------------------------
 
+A_RUN = "bank-20261120-00000000"
 RUN = cast(Any, SimpleNamespace(id="run-1", committed=lambda: SimpleNamespace(as_of=DAY)))
 
 
@@ -309,7 +310,7 @@ def test_a_check_goes_from_part_to_part_within_what_is_left_until_one_is_stopped
         def check(self, _: Any, limit: Limit) -> LinkCheck:
             limits.append(limit.requests)
             stopped = "x" if len(limits) > 1 else ""
-            return LinkCheck("run-1", 5, 2, 0, 1, Counter({Question("links", ""): 4}), stopped)
+            return LinkCheck(A_RUN, 5, 2, 0, 1, Counter({Question("links", ""): 4}), stopped)
 
     bench = memory_bench(service={"base_url": SERVICE})
     settings = bench.issuer.service
@@ -317,9 +318,9 @@ def test_a_check_goes_from_part_to_part_within_what_is_left_until_one_is_stopped
     monkeypatch.setattr(link_check, "_PartCheck", Part)
     for name in ("mark_check", "read_with", "LinkIds"):
         monkeypatch.setattr(link_check, name, lambda *_, **__: None)
-    keys = SimpleNamespace(placements="bank/placements/run-1/")
+    keys = SimpleNamespace(placements=f"bank/placements/{A_RUN}/")
     manifest = SimpleNamespace(ledger=["1", "2", "3"])
-    run = cast(Any, SimpleNamespace(id="run-1", keys=keys, committed=lambda: manifest))
+    run = cast(Any, SimpleNamespace(id=A_RUN, keys=keys, committed=lambda: manifest))
 
     check = link_check.check_links(
         bench.context, cast(Any, object()), settings, run, limit=Limit(requests=10)

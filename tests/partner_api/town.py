@@ -91,7 +91,7 @@ def town(
     made.settle(*cuids)
     if cuids:
         first_night = _first_night(made.bench.issuer.full_portfolio, *cuids)
-        shutil.copytree(first_night, folder / "store", dirs_exist_ok=True)
+        shutil.copytree(first_night, folder, dirs_exist_ok=True)
     return made
 
 
@@ -107,7 +107,7 @@ def _founded(folder: Path, settings: dict[str, Any]) -> Population:
 
 @cache
 def _first_night(full_portfolio: bool, *cuids: str) -> Path:
-    """Return the store of a town after its first night, made once in a test process: other
+    """Return the folder of a town after its first night, made once in a test process: other
     settings do not change it.
     """
     folder = kept_folder("town-")
@@ -115,7 +115,7 @@ def _first_night(full_portfolio: bool, *cuids: str) -> Path:
     made.settle(*cuids)
     made.bench.submit(made.drop())
     made.answer()
-    return folder / "store"
+    return folder
 
 
 def committed(bench: Bench) -> set[str]:

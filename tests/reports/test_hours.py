@@ -14,11 +14,12 @@ from flows.partner_api.single_request import Terms
 from flows.reports.across import reconcile_runs
 from flows.reports.hours import hours_of
 from flows.reports.rebuild import rebuild
-from flows.runs.keys import extracts, keys_of, reconciliation, results
+from flows.runs.keys import extracts, reconciliation, results
 from schemas.portal import PAN
 from tests.builders import portal_rows
 from tests.night import BANK, NOON, Bench, local_bench, portal_csv
 from tests.partner_api.linker import PANS, REACHED, SERVICE, URL, Linker
+from tests.planted import set_run
 
 HEAD = "cuid,last_4,url,expiration_date,error"
 
@@ -90,10 +91,7 @@ def test_an_issuer_has_the_hours_of_all_its_runs_on_its_page_and_in_its_metrics(
 @pytest.mark.slow
 def test_a_run_without_the_time_of_its_drop_counts_from_its_plan(tmp_path: Path) -> None:
     bench, run = linked(tmp_path, 2)
-    keys = keys_of(run)
-    for path in (tmp_path / "store" / keys.events).glob("*-committed-*"):
-        path.unlink()
-    at(bench, tmp_path, keys.plan, NOON + timedelta(hours=1))
+    set_run(bench.adapters, run, dropped_at=None, planned_at=NOON + timedelta(hours=1))
 
     hours = rebuild(bench.context, bench.stored(run)).summary["hours"]
 

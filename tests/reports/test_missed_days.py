@@ -13,6 +13,7 @@ from flows.reports.missed_days import MISSED, missed_days
 from flows.runs.keys import RunId
 from flows.runs.stored_runs import StoredRuns
 from tests.night import BANK, NOON, edges, issuer
+from tests.planted import a_plan, known_plan, plant
 
 WEEKDAYS = ["mon", "tue", "wed", "thu", "fri"]
 SCHEDULE = {"extract_by": "03:00:00", "days": WEEKDAYS, "holidays": ["2026-11-18"]}
@@ -24,16 +25,8 @@ def november(*days: int) -> list[date]:
 
 def plan(day: date, *, is_whole: bool = True) -> KnownPlan:
     """Return the plan of a committed run."""
-    return KnownPlan(
-        run=str(RunId(BANK, day, f"{day:%Y%m%d}")),
-        key="",
-        version="",
-        size=1,
-        sha256="",
-        as_of=day,
-        is_whole=is_whole,
-        end="committed",
-    )
+    selection = "" if is_whole else "some rows"
+    return known_plan(str(RunId(BANK, day, f"{day:%Y%m%d}")), day, selection=selection)
 
 
 def missed(
@@ -43,7 +36,7 @@ def missed(
     store = LocalStore(folder)
     others = [str(RunId(BANK, day, f"{day:%Y%m%d}")) for day in undecided]
     for run in [*(known.run for known in committed), *others]:
-        store.create(f"{BANK}/runs/{run}/plan.json", b"{}")
+        plant(edges(store), a_plan(run))
     runs = StoredRuns(edges(store), BANK)
     return missed_days(issuer(schedule=SCHEDULE), runs, committed, now)
 

@@ -89,8 +89,7 @@ def test_a_rebuild_reads_each_document_of_its_run_once_and_its_rows_once_a_pass(
         "report/rows": LISTED_TWICE,
     }
     assert allowed(opened, passes) == opened
-    assert "manifest.json" in opened
-    assert 3 <= sum(name.startswith("events/") for name in opened)
+    assert 2 <= sum(name.startswith("events/") for name in opened)
 
 
 @pytest.mark.slow
@@ -103,8 +102,8 @@ def test_a_rebuild_reads_the_documents_of_a_resubmission_once_too(tmp_path: Path
     rebuild(watched.context, watched.stored(run))
 
     repeated = of_run(repeat, "open", requests)
-    assert {"manifest.json", "ledger/part-00001.parquet"} <= repeated.keys()
-    assert allowed(repeated, {}) | {"manifest.json": COUNTED_AND_READ} == repeated
+    assert "ledger/part-00001.parquet" in repeated
+    assert allowed(repeated, {}) == repeated
     opened = of_run(run, "open", requests)
     passes = {
         "ledger": RECONCILED_AND_LISTED + FOR_THEIR_STATE,
@@ -144,7 +143,7 @@ def test_what_is_added_while_a_report_is_rebuilt_is_in_the_report_that_stays(
     assert canonical(report.summary) == bench.report(run, "summary.json")
 
 
-def test_what_is_to_be_done_beside_all_runs_is_known_from_one_listing_of_them(
+def test_what_is_to_be_done_beside_all_runs_is_known_without_listing_them(
     tmp_path: Path,
 ) -> None:
     bench, _ = busy_run(tmp_path)
@@ -154,4 +153,4 @@ def test_what_is_to_be_done_beside_all_runs_is_known_from_one_listing_of_them(
     known = survey(counting.context, beside=beside_runs())
     statuses = known.known.statuses(known.stored)
 
-    assert (1, ONCE) == (len(statuses), requests["keys bank/runs/"])
+    assert (1, 0) == (len(statuses), requests["keys bank/runs/"])

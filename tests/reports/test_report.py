@@ -8,11 +8,12 @@ import pytest
 from flows.extensions.simulator.answer import Habits
 from flows.reports import reconciled
 from flows.reports.rebuild import rebuild
-from flows.runs.identity import canonical, digest
+from flows.runs.identity import digest
 from flows.runs.keys import keys_of
 from schemas.manifest import LedgerPart
 from schemas.tables import Refusals, Rejects
 from tests.night import Bench, local_bench, made_once
+from tests.planted import set_run
 
 FILES = ("links.csv", "errors.csv", "rejects.csv", "chunks.csv")
 
@@ -44,10 +45,8 @@ def cut_ledger(bench: Bench, folder: Path, run: str, parts: int) -> None:
                 name=name, rows=records.filter(in_part).height, sha256=digest(out.getvalue())
             )
         )
-    (folder / "store" / keys.manifest).unlink()
-    bench.store.create(
-        keys.manifest, canonical(manifest.model_copy(update={"ledger": tuple(ledger)}))
-    )
+    cut = manifest.model_copy(update={"ledger": tuple(ledger)})
+    set_run(bench.adapters, run, manifest=cut.model_dump(mode="json"))
 
 
 @pytest.mark.slow

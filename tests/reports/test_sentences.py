@@ -177,7 +177,7 @@ SITUATIONS: dict[Callable[[Night], None], tuple[tuple[str, ...], tuple[str, ...]
 
 def a_night(folder: Path, moment: datetime | None = None, bad: float = 0.0) -> Night:
     store, run = _submitted(moment, bad)
-    shutil.copytree(store, folder / "store")
+    shutil.copytree(store.parent, folder, dirs_exist_ok=True)
     return Night(_bank(folder, moment), folder, run)
 
 

@@ -13,11 +13,10 @@ import pytest
 from flows.operations.remediation import abandon
 from flows.resend.backfill import BackfillList, DaysReversedError, ListChangedError, backfill, send
 from flows.runs.keys import extracts
-from flows.runs.store import StoreBusyError
 from flows.submissions.submit import Request, UnexpectedOutcomeError, submit
 from tests.builders import quick
-from tests.night import NOON, Bench, local_bench
-from tests.storms import FailingStore
+from tests.memory import KilledError
+from tests.night import NOON, Bench, killed_at, local_bench
 
 SPAN = (date(2026, 11, 17), date(2026, 11, 18))
 
@@ -28,23 +27,6 @@ def missed(folder: Path, **changes: Any) -> Bench:
     for day in (16, 17, 18, 19):
         bench.drop(20 + day - 16, f"bank-202611{day}.csv")
     return bench
-
-
-def failing(bench: Bench, ending: str, at: int = 1) -> Bench:
-    """Return the bench with a store that is busy for the `at`-th time a key of that ending is
-    created.
-    """
-    seen: list[str] = []
-
-    def trouble(operation: str, key: str) -> StoreBusyError | None:
-        seen.extend([key] if operation == "create" and key.endswith(ending) else [])
-        return (
-            StoreBusyError(place=key, code="503")
-            if operation == "create" and key.endswith(ending) and len(seen) == at
-            else None
-        )
-
-    return replace(bench, store=FailingStore(bench.store, trouble))
 
 
 def names(listed: BackfillList, *, refused: bool = True) -> list[str]:
@@ -96,21 +78,20 @@ def test_a_night_of_a_portfolio_takes_the_listed_nights_before_it_for_sent(tmp_p
     assert [21, 1] == [one.counts.submitted for one, _ in listed.missed]
 
 
-def test_of_a_single_day_a_commit_that_was_begun_is_finished(tmp_path: Path) -> None:
+def test_of_a_single_day_a_run_that_was_begun_is_finished(tmp_path: Path) -> None:
     bench = local_bench(tmp_path)
     bench.drop(20, "bank-20261117.csv")
     day = (SPAN[0], SPAN[0])
     listed = backfill(bench.context, *day)
-    with pytest.raises(StoreBusyError):
-        send(failing(bench, "/manifest.json").context, *day, listed.digest)
+    with pytest.raises(KilledError):
+        send(killed_at(bench, "committed").context, *day, listed.digest)
 
     done = send(bench.context, *day, listed.digest)
 
     assert ["bank-20261117.csv"] == names(listed)
-    assert ([], 1) == (done.runs, len([*bench.runs.manifests()]))
-    assert [
-        f"the commit of run {listed.missed[0].checked.run} had been begun, and is finished now"
-    ] == [*done.remarks]
+    [submitted] = done.runs
+    assert [submitted.manifest] == [*bench.runs.manifests()]
+    assert listed.missed[0].checked.run == submitted.manifest.run
 
 
 def test_nights_that_are_committed_are_not_listed(tmp_path: Path) -> None:
@@ -145,12 +126,12 @@ def test_what_would_be_refused_is_listed_with_its_reason_and_left_out(tmp_path: 
 @pytest.mark.slow
 def test_an_extract_whose_run_was_given_up_stops_nothing(tmp_path: Path) -> None:
     bench = missed(tmp_path)
-    with pytest.raises(StoreBusyError):
-        failing(bench, "/manifest.json").submit("bank-20261117.csv")
+    with pytest.raises(KilledError):
+        killed_at(bench, "committed").submit("bank-20261117.csv")
     later = replace(bench, now=lambda: NOON + timedelta(hours=1))
     abandon(
         later.context.adapters,
-        next(iter(bench.runs.plans())).run,
+        str(bench.runs.ids[0]),
         "the issuer took it back",
     )
     listed = backfill(later.context, *SPAN)
@@ -209,15 +190,15 @@ def test_the_same_command_finishes_a_list_that_died_half_way(
 ) -> None:
     bench = missed(tmp_path, full_portfolio=portfolio)
     listed = backfill(bench.context, *SPAN)
-    with pytest.raises(StoreBusyError):
-        send(failing(bench, "/manifest.json", at).context, *SPAN, listed.digest)
+    with pytest.raises(KilledError):
+        send(killed_at(bench, "committed", at).context, *SPAN, listed.digest)
 
     done = send(bench.context, *SPAN, listed.digest)
     again = send(bench.context, *SPAN, listed.digest)
 
     sent = {one.run: one.counts for one in bench.runs.manifests()}
     assert {one.run: outcome.counts for one, outcome in listed.missed} == sent
-    assert {one.manifest.run for one in done.runs} < sent.keys() or at == 1
+    assert {one.manifest.run for one in done.runs} <= sent.keys()
     assert [] == again.runs
 
 
@@ -225,8 +206,8 @@ def test_the_same_command_finishes_a_list_that_died_half_way(
 def test_a_list_that_died_half_way_takes_no_extract_in_that_came_since(tmp_path: Path) -> None:
     bench = missed(tmp_path)
     listed = backfill(bench.context, *SPAN)
-    with pytest.raises(StoreBusyError):
-        send(failing(bench, "/manifest.json", 2).context, *SPAN, listed.digest)
+    with pytest.raises(KilledError):
+        send(killed_at(bench, "committed", 2).context, *SPAN, listed.digest)
     bench.drop(5, "bank-20261118-late.csv", seed=3)
 
     with pytest.raises(ListChangedError, match=f"not list {listed.digest}"):

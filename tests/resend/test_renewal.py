@@ -30,7 +30,6 @@ from schemas.reasons import ABSENT, AWAITED, DYING, GONE
 from tests.builders import portal_rows
 from tests.clocked import ClockedStore
 from tests.lives.mortal import KilledError, MortalStore
-from tests.memory import MemoryStore
 from tests.night import NOON, Bench, issuer, local_bench, made_once, portal_csv
 from tests.storms import FailingStore
 
@@ -330,7 +329,7 @@ def test_a_renewal_that_died_is_finished_by_the_same_command_as_the_same_run(
     done = renew(bench.context, 14)
 
     assert 1 == len(done.runs)
-    assert 2 == len([key for key in bench.snapshot() if key.endswith("/plan.json")])
+    assert 2 == len(bench.runs.ids)
     assert {2} == set(sent(bench).values())
 
 
@@ -400,13 +399,12 @@ def test_a_night_that_sends_a_card_meanwhile_stops_the_renewal_which_then_leaves
     assert {2} == set(sent(bench).values())
 
 
-@pytest.mark.parametrize(("registered", "latest"), [(["r2", "r1"], "r2"), (["r9", "r0"], "r3")])
-def test_of_the_extracts_of_the_last_day_the_one_registered_last_is_the_latest(
-    monkeypatch: pytest.MonkeyPatch, registered: list[str], latest: str
-) -> None:
-    days = {"r0": 19, "r1": 20, "r2": 20, "r3": 20}
-    plans = [SimpleNamespace(run=run, as_of=day, is_whole=True) for run, day in days.items()]
+def test_of_the_extracts_of_the_last_day_the_one_committed_last_is_the_latest() -> None:
+    days = {"r4": 19, "r1": 20, "r3": 20, "r2": 20}
+    plans = [
+        SimpleNamespace(run=run, as_of=day, is_whole=True, turn=int(run[1:]))
+        for run, day in days.items()
+    ]
     book = cast(Any, SimpleNamespace(runs=SimpleNamespace(committed=plans), issuer="bank"))
-    monkeypatch.setattr(renewal, "_last_first", lambda *_: iter(registered))
 
-    assert latest == renewal._latest_extract(MemoryStore(), book)
+    assert "r3" == renewal._latest_extract(book)

@@ -12,6 +12,8 @@ from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
 from threading import Barrier, Thread
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -25,25 +27,23 @@ from flows.runs.commits import OvertakenError
 from flows.runs.outbox import move
 from flows.runs.store import Store
 from flows.submissions.begun import OVERTAKEN
-from flows.submissions.submission_chain import RunInputs, Submission, pick
+from flows.submissions.run_choice import RunInputs, pick
 from flows.submissions.submit import Submitted
 from schemas.manifest import Manifest, Selection, SourceIdentity
 from schemas.reasons import ACTIONS
 from tests.again import ERRORS, again, in_state, night
 from tests.builders import quick, share_of
 from tests.memory import MemoryStore
-from tests.night import NOON, Bench
-from tests.storms import FailingStore
+from tests.night import DAY, NOON, Bench
+from tests.storms import FailingDatabase, FailingStore
 
 BOUNDARIES = (
-    "/manifest.json",
-    "/submissions/",
-    "/plan.json",
     "/selection.parquet",
     "/events/resubmitted",
     "/seals/",
     "/chunks/",
-    "/commits/",
+    "planned",
+    "committed",
 )
 
 
@@ -62,6 +62,11 @@ class PowerCut:
         gone = self._gone
         self._gone |= operation in ("create", "replace") and self._boundary in key
         return PowerCutError() if gone else None
+
+    def act(self, what: str) -> Exception | None:
+        """Do the same where an act of that name was committed."""
+        self._gone |= what == self._boundary
+        return PowerCutError() if self._gone else None
 
 
 @pytest.fixture
@@ -87,11 +92,16 @@ def test_after_a_crash_at_any_boundary_the_same_command_finishes_the_same_run(
 ) -> None:
     bench, run = failed
     errors = in_state(bench, run, "error")
-    dying = replace(bench, store=FailingStore(bench.store, PowerCut(boundary)))
+    power = PowerCut(boundary)
+    dying = replace(
+        bench,
+        store=FailingStore(bench.store, power),
+        database=FailingDatabase(bench.database, power.act, late=True),
+    )
 
     with pytest.raises(PowerCutError):
         again(dying, run)
-    assert (boundary == "/manifest.json") is bench.stored(run).is_report_behind
+    assert (boundary == "committed") is bench.stored(run).is_report_behind
     later = replace(bench, now=lambda: NOON + timedelta(hours=1))
     done = again(later, run)
 
@@ -105,11 +115,12 @@ def test_in_a_store_that_was_put_back_only_a_run_of_the_same_rows_gets_the_same_
     whole = "bank-20261120-01234567"
     source = SourceIdentity(key="x", version="1", size=1, sha256="01234567" * 8)
     context = Bench(MemoryStore()).context
-    chain = [Submission(run=whole), Submission(run=f"{whole}-r2", selection="of an older version")]
+    runs = [cast(Any, SimpleNamespace(run=whole, selection="", as_of=DAY))]
+    runs.append(cast(Any, SimpleNamespace(run=f"{whole}-r2", selection="older", as_of=DAY)))
 
     def named(rows: str) -> str:
         meant = Selection(kind="resubmit", of=whole, rows=1, sha256=rows, reason="again")
-        return pick(context, source, chain, RunInputs(NOON.date(), selection=meant)).run
+        return pick(context, source, runs, RunInputs(NOON.date(), selection=meant)).run
 
     one, same, other = named("one"), named("one"), named("other")
     assert (one, ["r3", "r3"]) == (same, [name.split("-")[-1] for name in (one, other)])
@@ -120,7 +131,7 @@ def test_who_was_overtaken_while_working_commits_nothing(failed: tuple[Bench, st
     bench, run = failed
     overtaken = replace(
         bench,
-        store=Interrupted(bench.store, "/commits/", lambda: again(bench, run, reason="faster")),
+        store=Interrupted(bench.store, "/ledger/", lambda: again(bench, run, reason="faster")),
     )
 
     with pytest.raises(OvertakenError):

@@ -17,6 +17,7 @@ from flows.runs.stored_runs import StoredRuns
 from flows.submissions.extract_states import extracts_to_submit
 from tests.builders import quick
 from tests.night import Bench, local_bench, made_once
+from tests.planted import before_its_commit
 
 
 @made_once
@@ -120,12 +121,8 @@ def test_a_result_dropped_before_its_run_was_committed_is_taken_up_afterwards(
 ) -> None:
     bench, run = sent(tmp_path)
     bench.answer()
-    keys = keys_of(run)
-    manifest = tmp_path / "store" / keys.manifest
-    content = manifest.read_bytes()
-    manifest.unlink()
-    early = bench.ingest()
-    manifest.write_bytes(content)
+    with before_its_commit(bench.adapters, run):
+        early = bench.ingest()
 
     late = bench.ingest()
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from flows.operations.break_decisions import close_break
 from flows.operations.history import history
 from tests.night import BANK, Bench, issuer, local_bench, made_once
+from tests.planted import before_its_commit
 
 HEAD = "cuid,last_4,url,expiration_date,error\n"
 LINK = "https://links.example.com/l"
@@ -78,12 +79,9 @@ def test_a_row_is_placed_once_its_run_is_committed(tmp_path: Path) -> None:
     bench, run, lines = night(tmp_path)
     late = replace(bench)
     later = late.submit(late.drop(6, name="bank-20261121.csv", seed=8)).manifest.run
-    manifest = tmp_path / "store" / BANK / "runs" / later / "manifest.json"
-    content = manifest.read_bytes()
-    manifest.unlink()  # killed between taking its turn and its commit
-    bench.drop_result(file(*lines, *lines_of_content(late, later, content, manifest)))
-    early = bench.ingest(), bench.ingest()
-    manifest.write_bytes(content)
+    bench.drop_result(file(*lines, *lines_of(late, later)))
+    with before_its_commit(bench.adapters, later):
+        early = bench.ingest(), bench.ingest()
 
     placed = bench.ingest()
 
@@ -93,14 +91,6 @@ def test_a_row_is_placed_once_its_run_is_committed(tmp_path: Path) -> None:
         one.summary["run"]: one.summary["rows"]["linked"] for one in placed.reports
     }
     assert 0 == bench.ingest().files
-
-
-def lines_of_content(bench: Bench, run: str, content: bytes, manifest: Path) -> list[str]:
-    """Return the lines of a run whose manifest is away for the moment."""
-    manifest.write_bytes(content)
-    lines = lines_of(bench, run)
-    manifest.unlink()
-    return lines
 
 
 def test_links_to_a_host_that_is_allowed_later_are_taken_once_it_is(tmp_path: Path) -> None:

@@ -19,11 +19,10 @@ from flows.runs.arrival_hour import (
     expected_hour,
     late_minute,
 )
-from flows.runs.identity import canonical
-from flows.runs.keys import RunId, RunKeys
 from flows.runs.store import Store
 from flows.runs.stored_runs import StoredRuns
 from tests.night import edges, issuer, local_bench
+from tests.planted import plant_committed
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)  # a Friday
 BUSINESS_DAYS = [back for back in range(1, 29) if (NOW - timedelta(days=back)).weekday() < 5]
@@ -35,10 +34,8 @@ def arrived(store: Store, days_ago: int, clock: time, run_back: int | None = Non
     dropped = datetime.combine((NOW - timedelta(days=days_ago)).date(), clock, UTC)
     back = days_ago if run_back is None else run_back
     day = (NOW - timedelta(days=back)).date()
-    run = RunKeys(RunId("bank", day, f"{back:08x}"))
-    event = {"what": "committed", "at": dropped.isoformat(), "dropped": dropped.isoformat()}
-    name = f"{dropped:%Y%m%dT%H%M%S%f}-committed-00000000.json"
-    store.create(run.events + name, canonical(event))
+    sha8 = f"{back:04x}{days_ago:04x}"
+    plant_committed(edges(store), day, sha8, dropped)
 
 
 def runs_of(folder: Path, clocks: dict[int, time]) -> StoredRuns:

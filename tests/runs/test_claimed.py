@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from threading import Event, Thread
-from typing import NoReturn
+from typing import Any
 
 import pytest
+from sqlalchemy import Connection
 
 from flows.database.connection import Database
+from flows.database.errors import DatabaseBusyError
 from flows.runs import claim
 from flows.runs.adapters import Adapters
-from flows.runs.chains import CONTESTS
 from flows.runs.claim import (
     CLAIM,
     OLD,
@@ -22,51 +24,58 @@ from flows.runs.claim import (
     ClaimHolder,
     Lease,
     LeaseLostError,
+    Subject,
     claimed,
     clean_up,
     end,
     holder_of,
+    work_on,
 )
-from flows.runs.documents import read_document
-from flows.runs.keys import link
 from flows.runs.process import process_name
-from flows.runs.store import Entry, StoreBusyError, StoreDeniedError
+from flows.runs.store import Entry, StoreDeniedError
 from tests.memory import MemoryStore
 from tests.night import NOON
 
-CHAIN = "bank/runs/x/claims/"
+RUN = "bank-20261120-00000000"
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
 PATIENT = 3000  # hundredths of a second for a thread on a busy machine
 
 
-def adapters_of(store: MemoryStore, now: Callable[[], datetime] = lambda: NOON) -> Adapters:
-    return Adapters(store, now, "night-1", lambda *_: None, Database("sqlite://"))
+class Acting:
+    """A database that does something before its acts, the so-manyth from 1; implements
+    Transactions.
+    """
 
+    place = "here"
 
-def stored_claim(store: MemoryStore, number: int) -> claim._Claim:
-    stored = read_document(store, link(CHAIN, number), claim._Claim)
-    assert stored is not None
-    return stored
-
-
-class Acting(MemoryStore):
-    """Does something after the so-manyth link of the chain was written, or instead of writing it."""
-
-    def __init__(self, acts: dict[int, Callable[[], None]], *, instead: bool = False) -> None:
-        super().__init__()
-        self.acts, self.instead = acts, instead
+    def __init__(self, acts: dict[int, Callable[[], object]] | None = None) -> None:
+        self.below = Database("sqlite://")
+        self.acts = acts or {}
         self.tries = 0
 
-    def create(self, key: str, data: bytes) -> bool:
+    def act(self, issuer: str, work: Callable[[Connection], Any]) -> Any:
         self.tries += 1
-        act = self.acts.get(self.tries, lambda: None)
-        if self.instead:
-            act()
-            return super().create(key, data)
-        created = super().create(key, data)
-        act()
-        return created
+        self.acts.get(self.tries, lambda: None)()
+        return self.below.act(issuer, work)
+
+    @contextmanager
+    def rehearsal(self, issuer: str) -> Iterator[Connection]:
+        with self.below.rehearsal(issuer) as connection:
+            yield connection
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Connection]:
+        with self.below.snapshot() as connection:
+            yield connection
+
+
+def adapters_of(database: Acting, now: Callable[[], datetime] = lambda: NOON) -> Adapters:
+    return Adapters(MemoryStore(), now, "night-1", lambda *_: None, database)
+
+
+def on(adapters: Adapters) -> Subject:
+    return work_on(adapters, RUN)
 
 
 def renewing() -> list[Thread]:
@@ -81,59 +90,52 @@ def comes(event: Event) -> bool:
     return event.is_set()
 
 
-def busy() -> NoReturn:
-    raise StoreBusyError(place="x", code="503")
-
-
-def interrupt() -> NoReturn:
-    raise KeyboardInterrupt
+def busy() -> None:
+    raise DatabaseBusyError(place="here", code="locked")
 
 
 def test_a_claim_is_held_during_the_work_and_given_back_after_it() -> None:
-    store = MemoryStore()
+    adapters = adapters_of(Acting())
 
-    with claimed(adapters_of(store), CHAIN) as lease:
-        during = holder_of(store, CHAIN, NOON)
+    with claimed(adapters, on(adapters)) as lease:
+        during = holder_of(on(adapters), NOON)
         [thread] = renewing()
         assert thread.daemon
 
     assert ClaimHolder("night-1", NOON, NOON + CLAIM) == during
-    assert (1, False) == (lease.number, lease.lost)
-    assert holder_of(store, CHAIN, NOON) is None
-    assert [link(CHAIN, 1), link(CHAIN, 2)] == list(store.objects)
-    assert "night-1" == stored_claim(store, 2).holder
+    assert (1, False) == (lease.epoch, lease.lost)
+    assert holder_of(on(adapters), NOON) is None
     assert [] == renewing()
 
 
 def test_a_claim_is_held_for_the_time_that_is_asked_for() -> None:
-    store = MemoryStore()
+    adapters = adapters_of(Acting())
 
-    with claimed(adapters_of(store), CHAIN, ttl=HOUR):
-        during = holder_of(store, CHAIN, NOON)
+    with claimed(adapters, on(adapters), ttl=HOUR):
+        during = holder_of(on(adapters), NOON)
 
     assert ClaimHolder("night-1", NOON, NOON + HOUR) == during
 
 
 def test_the_error_that_ends_the_work_gives_the_claim_back_and_is_the_one_that_counts() -> None:
-    store = MemoryStore()
-    failing = Acting({2: busy}, instead=True)
+    sound = adapters_of(Acting())
+    failing = adapters_of(Acting({2: busy}))
 
-    for place in (store, failing):
-        with pytest.raises(ZeroDivisionError), claimed(adapters_of(place), CHAIN):
+    for adapters in (sound, failing):
+        with pytest.raises(ZeroDivisionError), claimed(adapters, on(adapters)):
             raise ZeroDivisionError
 
-    assert holder_of(store, CHAIN, NOON) is None
-    assert holder_of(failing, CHAIN, NOON) is not None  # until it runs out
+    assert holder_of(on(sound), NOON) is None
+    assert holder_of(on(failing), NOON) is not None  # until it runs out
 
 
-def test_a_claim_is_renewed_beside_the_work_also_after_the_store_was_away_for_a_beat() -> None:
+def test_a_claim_is_renewed_beside_the_work_also_after_the_database_was_away_for_a_beat() -> None:
     renewed = Event()
     moments = [NOON + number * MINUTE for number in range(100)]
-    acts = {2: busy, 3: lambda: None, 4: renewed.set}
-    store = Acting(acts, instead=True)
-    adapters = adapters_of(store, lambda: moments[min(store.tries, 99)])
+    database = Acting({2: busy, 4: renewed.set})
+    adapters = adapters_of(database, lambda: moments[min(database.tries, 99)])
 
-    with claimed(adapters, CHAIN, beat=0.001) as lease:
+    with claimed(adapters, on(adapters), beat=0.001) as lease:
         assert comes(renewed)
 
     assert not lease.lost
@@ -141,128 +143,64 @@ def test_a_claim_is_renewed_beside_the_work_also_after_the_store_was_away_for_a_
 
 
 def test_who_lost_a_claim_is_told_and_leaves_that_of_the_new_holder() -> None:
-    store = MemoryStore()
-    lost = Event()
+    adapters = adapters_of(Acting())
 
-    class Noticing(MemoryStore):
-        def create(self, key: str, data: bytes) -> bool:
-            created = super().create(key, data)
-            if not created:
-                lost.set()
-            return created
-
-    store = Noticing()
-    with claimed(adapters_of(store), CHAIN, beat=0.001) as lease:
-        _take_over(store)
-        assert comes(lost)
+    with claimed(adapters, on(adapters), beat=0.001) as lease:
+        end(on(adapters), "operator", NOON)
+        Lease.take(on(adapters), "night-2", NOON, HOUR)
         for thread in renewing():
             thread.join(PATIENT / 100)
         with pytest.raises(LeaseLostError) as told:
             lease.check()
 
-    assert {"prefix": CHAIN} == told.value.fields
-    current = holder_of(store, CHAIN, NOON)
+    assert {"subject": RUN} == told.value.fields
+    current = holder_of(on(adapters), NOON)
     assert current is not None
     assert "night-2" == current.holder
 
 
-def _take_over(store: MemoryStore) -> None:
-    """End the claim and take it, also where it is renewed in between."""
-    for _ in range(1000):
-        end(store, CHAIN, "operator", NOON)
-        try:
-            Lease.take(store, CHAIN, "night-2", NOON, HOUR)
-        except ClaimedError:
-            continue
-        return
-
-
 def test_who_is_refused_leaves_the_claim_as_it_is_also_one_of_its_own_name() -> None:
-    store = MemoryStore()
-    Lease.take(store, CHAIN, "night-1", NOON, HOUR)
+    adapters = adapters_of(Acting())
+    lease = Lease.take(on(adapters), "night-1", NOON, HOUR)
 
-    with pytest.raises(ClaimedError), claimed(adapters_of(store), CHAIN):
+    with pytest.raises(ClaimedError), claimed(adapters, on(adapters)):
         raise AssertionError
 
-    assert [link(CHAIN, 1)] == list(store.objects)
-
-
-def test_a_claim_whose_request_was_interrupted_is_given_back() -> None:
-    store = Acting({1: interrupt})
-
-    with pytest.raises(KeyboardInterrupt), claimed(adapters_of(store), CHAIN):
-        raise AssertionError
-
-    assert [link(CHAIN, 1), link(CHAIN, 2)] == list(store.objects)
-    assert holder_of(store, CHAIN, NOON) is None
+    lease.renew(NOON)
+    assert not lease.lost
 
 
 @pytest.mark.parametrize("process", ["boot 1 2 3", ""])
 def test_a_holder_is_stored_with_its_process_where_that_has_a_name(
     monkeypatch: pytest.MonkeyPatch, process: str
 ) -> None:
-    store = MemoryStore()
+    adapters = adapters_of(Acting())
     names = {os.getpid(): process}
     monkeypatch.setattr(claim, "process_name", names.__getitem__)
 
-    Lease.take(store, CHAIN, "night-1", NOON, HOUR)
+    Lease.take(on(adapters), "night-1", NOON, HOUR)
 
-    assert process == stored_claim(store, 1).process
+    last = on(adapters).last()
+    assert last is not None
+    assert process == last.process
 
 
-def test_without_names_of_processes_a_claim_is_held_since_it_was_last_taken(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    store = MemoryStore()
-    monkeypatch.setattr(claim, "process_name", lambda _: "")
-    Lease.take(store, CHAIN, "night-1", NOON, HOUR)
-    end(store, CHAIN, "night-1", NOON + MINUTE)
-    Lease.take(store, CHAIN, "night-2", NOON + 2 * MINUTE, MINUTE)
-    first = Lease.take(store, CHAIN, "night-1", NOON + 3 * MINUTE, HOUR)
-    first.renew(NOON + 4 * MINUTE)
-    after_another = holder_of(store, CHAIN, NOON + 4 * MINUTE)
-    end(store, CHAIN, "night-1", NOON + 5 * MINUTE)
-    Lease.take(store, CHAIN, "night-1", NOON + 6 * MINUTE, HOUR)
+def test_the_process_of_a_holder_is_this_one() -> None:
+    adapters = adapters_of(Acting())
 
-    after_its_own = holder_of(store, CHAIN, NOON + 6 * MINUTE)
+    Lease.take(on(adapters), "night-1", NOON, HOUR)
 
-    assert ClaimHolder("night-1", NOON + 3 * MINUTE, NOON + 4 * MINUTE + HOUR) == after_another
-    assert ClaimHolder("night-1", NOON + 6 * MINUTE, NOON + 6 * MINUTE + HOUR) == after_its_own
+    last = on(adapters).last()
+    assert last is not None
+    assert process_name(os.getpid()) == last.process
 
 
 def test_to_end_what_nobody_claims_does_nothing() -> None:
-    store = MemoryStore()
-    end(store, CHAIN, "operator", NOON)
-    assert {} == store.objects
+    adapters = adapters_of(Acting())
 
-    Lease.take(store, CHAIN, "night-1", NOON, HOUR)
-    end(store, CHAIN, "operator", NOON, only="night-2")
-    assert [link(CHAIN, 1)] == list(store.objects)
+    end(on(adapters), "operator", NOON)
 
-    for _ in range(2):
-        end(store, CHAIN, "operator", NOON, only="night-1")
-    assert [link(CHAIN, 1), link(CHAIN, 2)] == list(store.objects)
-    assert "operator" == stored_claim(store, 2).holder
-
-
-def test_who_cannot_end_a_claim_since_it_is_renewed_faster_is_told() -> None:
-    store = MemoryStore()
-    Lease.take(store, CHAIN, "night-1", NOON, HOUR)
-    tried: list[str] = []
-
-    class Contested(MemoryStore):
-        def create(self, key: str, data: bytes) -> bool:
-            tried.append(key)
-            return False
-
-    contested = Contested()
-    contested.objects = store.objects
-
-    with pytest.raises(ClaimedError) as told:
-        end(contested, CHAIN, "operator", NOON)
-
-    assert {"holder": "Another", "prefix": CHAIN, "until": "now"} == told.value.fields
-    assert [link(CHAIN, 2)] * CONTESTS == tried
+    assert on(adapters).last() is None
 
 
 class Swept(MemoryStore):
@@ -292,18 +230,11 @@ class Swept(MemoryStore):
 
 def test_what_killed_writers_left_is_removed_where_the_store_allows_it() -> None:
     store = Swept("2/")
+    adapters = adapters_of(Acting())._replace(store=store)
 
-    removed = clean_up(adapters_of(store), "1/", "2/", "3/")
+    removed = clean_up(adapters, "1/", "2/", "3/")
 
     assert 4 == removed
     assert [("1/", NOON - OLD), ("2/", NOON - OLD), ("3/", NOON - OLD)] == store.looks
     assert ["1/a", "1/b", "3/a", "3/b"] == store.removed
-    assert 0 == clean_up(adapters_of(MemoryStore()), "1/")
-
-
-def test_the_process_of_a_holder_is_this_one() -> None:
-    store = MemoryStore()
-
-    Lease.take(store, CHAIN, "night-1", NOON, HOUR)
-
-    assert process_name(os.getpid()) == stored_claim(store, 1).process
+    assert 0 == clean_up(adapters_of(Acting()), "1/")

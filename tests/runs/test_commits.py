@@ -9,24 +9,12 @@ from typing import Any
 
 import pytest
 
-from flows.runs.chains import add_next
-from flows.runs.commits import (
-    RECENT,
-    OvertakenError,
-    last_registered,
-    recently_registered,
-    register_run,
-    registered_runs,
-)
-from flows.runs.keys import commits, keys_of, link
-from flows.runs.store import ConflictError
+from flows.database.connection import Database
+from flows.runs.commits import OvertakenError, read_commits, read_last_turn, refuse_overtaken
+from flows.runs.keys import keys_of
 from schemas.manifest import Manifest
-from tests.memory import MemoryStore
 from tests.memory_bench import MemoryBench, memory_bench
-from tests.night import edges
-from tests.storms import FailingStore, LateStore
-
-CHAIN = commits("bank")
+from tests.storms import LateStore
 
 
 @cache
@@ -40,7 +28,7 @@ def _nights() -> tuple[MemoryBench, list[Manifest]]:
 def nights() -> tuple[MemoryBench, list[Manifest]]:
     """Return three committed runs: of 5 cardholders, of 6 that hold those, and of 4 others."""
     bench, runs = _nights()
-    return replace(bench, store=bench.store.copy()), runs
+    return bench.copy(), runs
 
 
 def with_same_cards(bench: MemoryBench, manifest: Manifest, **otherwise: Any) -> Manifest:
@@ -58,14 +46,14 @@ def of_another_extract(manifest: Manifest) -> dict[str, Any]:
     return {"source": manifest.source.model_copy(update={"sha256": "0" * 64})}
 
 
-def test_every_commit_takes_the_next_link_which_holds_its_manifest() -> None:
+def test_every_run_has_the_next_turn_with_its_manifest() -> None:
     bench, runs = nights()
 
-    assert runs == list(registered_runs(bench.store, "bank"))
-    assert runs[1:] == list(registered_runs(bench.store, "bank", 1))
-    assert [link(CHAIN, number) for number in (1, 2, 3)] == [
-        entry.key for entry in bench.store.keys(CHAIN)
-    ]
+    commits = read_commits(bench.adapters, "bank")
+
+    assert [*enumerate(runs, 1)] == [(commit.turn, commit.manifest) for commit in commits]
+    assert commits[1:] == read_commits(bench.adapters, "bank", 1)
+    assert 3 == read_last_turn(bench.adapters, "bank")
 
 
 def test_a_store_that_lists_late_hides_no_commit() -> None:
@@ -75,33 +63,13 @@ def test_a_store_that_lists_late_hides_no_commit() -> None:
 
     runs = [late.submit(extract).manifest for extract in dropped]
 
-    assert (3, runs) == (
-        last_registered(late.store, "bank"),
-        list(registered_runs(late.store, "bank")),
-    )
+    assert runs == [commit.manifest for commit in read_commits(late.adapters, "bank")]
 
 
-@pytest.mark.parametrize("length", [0, 1, RECENT, RECENT + 1, RECENT + 2])
-def test_the_recent_runs_are_the_last_ones_up_to_a_number(length: int) -> None:
-    store = MemoryStore()
-    first = nights()[1][0]
-    runs = [first.model_copy(update={"run": f"{first.run}-r{at}"}) for at in range(2, length + 2)]
-    for number, run in enumerate(runs, 1):
-        add_next(store, CHAIN, number, run)
-
-    recent = list(recently_registered(store, "bank"))
-
-    assert (runs[-RECENT:], length) == (recent, last_registered(store, "bank"))
-
-
-@pytest.mark.parametrize("since", [0, 1, 2])
-def test_taking_a_turn_again_is_the_same_turn(since: int) -> None:
-    bench, runs = nights()
-    own = runs[since]
-
-    register_run(bench.adapters, "bank", own, since, guarded=True)
-
-    assert 3 == last_registered(bench.store, "bank")
+def refuse_later(bench: MemoryBench, own: Manifest, since: int, *, guarded: bool) -> None:
+    """Refuse a run that was planned after that turn, as its commit does."""
+    for commit in read_commits(bench.adapters, "bank", since):
+        refuse_overtaken(bench.adapters, own, commit.manifest, guarded=guarded)
 
 
 @pytest.mark.parametrize(("since", "guarded"), [(3, True), (2, True), (0, False)])
@@ -111,9 +79,7 @@ def test_what_was_known_before_the_look_or_shares_no_card_stands_in_nobodys_way(
     bench, runs = nights()
     own = with_same_cards(bench, runs[1], **of_another_extract(runs[1]))
 
-    register_run(bench.adapters, "bank", own, since, guarded=guarded)
-
-    assert [*runs, own] == list(registered_runs(bench.store, "bank"))
+    refuse_later(bench, own, since, guarded=guarded)
 
 
 @pytest.mark.parametrize(
@@ -133,11 +99,10 @@ def test_a_card_that_was_sent_since_the_look_stops_a_commit(
     own = with_same_cards(bench, runs[1], **otherwise)
 
     with pytest.raises(OvertakenError) as overtaken:
-        register_run(bench.adapters, "bank", own, since, guarded=guarded)
+        refuse_later(bench, own, since, guarded=guarded)
 
     facts = {"run": own.run, "other": runs[other].run, "what": f"{cards} of its cards"}
     assert facts == overtaken.value.fields
-    assert 3 == last_registered(bench.store, "bank")
 
 
 def test_a_card_that_was_in_a_file_and_not_sent_stops_no_commit() -> None:
@@ -148,13 +113,9 @@ def test_a_card_that_was_in_a_file_and_not_sent_stops_no_commit() -> None:
     second = bench.submit("bank-20261121.csv").manifest
     own = with_same_cards(bench, first, **of_another_extract(first))
 
-    register_run(bench.adapters, "bank", own, 1, guarded=True)
+    refuse_later(bench, own, 1, guarded=True)
 
-    assert (5, 1, 3) == (
-        first.counts.submitted,
-        second.counts.submitted,
-        last_registered(bench.store, "bank"),
-    )
+    assert (5, 1) == (first.counts.submitted, second.counts.submitted)
 
 
 @pytest.mark.parametrize(
@@ -170,56 +131,33 @@ def test_a_card_that_was_in_a_file_and_not_sent_stops_no_commit() -> None:
 def test_the_sequence_number_of_another_extract_is_committed_once(
     own_number: int | None, other_number: int | None, is_same_extract: bool, is_refused: bool
 ) -> None:
-    store = MemoryStore()
-    other = nights()[1][0].model_copy(update={"sequence": other_number, "ledger": ()})
-    add_next(store, CHAIN, 1, other)
+    bench, runs = nights()
+    other = runs[0].model_copy(update={"sequence": other_number, "ledger": ()})
     otherwise = {} if is_same_extract else of_another_extract(other)
     own = other.model_copy(update={"run": f"{other.run}-r2", "sequence": own_number, **otherwise})
 
     refused = None
     try:
-        register_run(edges(store), "bank", own, 0, guarded=True)
+        refuse_overtaken(bench.adapters, own, other, guarded=True)
     except OvertakenError as overtaken:
         refused = overtaken.fields
 
     facts = {"run": own.run, "other": other.run, "what": "the same sequence number"}
     assert (facts if is_refused else None) == refused
-    assert 2 - is_refused == last_registered(store, "bank")
 
 
-def test_of_many_at_once_each_gets_a_turn_of_its_own() -> None:
-    adapters = edges(MemoryStore())
-    first = nights()[1][0].model_copy(update={"ledger": ()})
-    rivals = [first.model_copy(update={"run": f"{first.run}-r{number}"}) for number in range(2, 12)]
+def test_of_many_at_once_each_gets_a_turn_of_its_own(database: Database) -> None:
+    bench = memory_bench(full_portfolio=True)
+    several = replace(bench, database=database)
+    whole = bench.content("bank/extracts/" + bench.drop(6)).splitlines(keepends=True)
+    names = [
+        bench.drop_bytes(whole[0] + line, f"bank-2026112{place}.csv")
+        for place, line in enumerate(whole[1:])
+    ]
 
-    with ThreadPoolExecutor(5) as threads:
-        list(
-            threads.map(
-                lambda rival: register_run(adapters, "bank", rival, 0, guarded=True), rivals
-            )
-        )
+    with ThreadPoolExecutor(6) as threads:
+        done = list(threads.map(several.submit, names))
 
-    assert sorted(rival.run for rival in rivals) == sorted(
-        run.run for run in registered_runs(adapters.store, "bank")
-    )
-
-
-def test_something_else_under_a_links_key_is_told_and_not_taken_for_one() -> None:
-    bench, runs = nights()
-    bench.store.create(link(CHAIN, 4), b"{}")
-
-    with pytest.raises(ConflictError, match="000004"):
-        list(registered_runs(bench.store, "bank"))
-    with pytest.raises(ConflictError, match="000004"):
-        register_run(bench.adapters, "bank", with_same_cards(bench, runs[0]), 3, guarded=True)
-
-
-def test_a_link_that_cannot_be_created_and_is_not_there_is_told() -> None:
-    own = nights()[1][0]
-    store = FailingStore(MemoryStore(), lambda operation, key: None)
-    store.create = lambda key, data: False  # type: ignore[method-assign]  # says it is there
-
-    with pytest.raises(ConflictError) as conflict:
-        register_run(edges(store), "bank", own, 4, guarded=True)
-
-    assert {"key": link(CHAIN, 5)} == conflict.value.fields
+    commits = read_commits(several.adapters, "bank")
+    assert [1, 2, 3, 4, 5, 6] == [commit.turn for commit in commits]
+    assert {each.manifest.run for each in done} == {commit.manifest.run for commit in commits}

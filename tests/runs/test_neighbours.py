@@ -21,7 +21,7 @@ from flows.runs import (
     stored_runs,
     told,
 )
-from flows.runs.chunks import chunks_as_sealed, commit_time
+from flows.runs.chunks import chunks_as_sealed
 from flows.runs.closings import add_closing, closed_breaks
 from flows.runs.delivered import DeliveryId, delivered_links_key, delivery_folder
 from flows.runs.erased import is_erased, is_interrupted
@@ -149,12 +149,6 @@ def test_a_session_key_packet_has_ten_bytes_or_more() -> None:
 
 # What counts of several
 # --------------------------------------------------------------------------------------------------
-
-
-def test_a_run_was_committed_when_that_was_recorded_first() -> None:
-    events = [{"what": "committed", "at": f"2026-11-20T1{hour}:00:00+00:00"} for hour in (2, 1, 3)]
-
-    assert commit_time(events) == commit_time(events[1:2])
 
 
 def test_an_erasure_is_interrupted_unless_the_last_of_its_records_says_removed() -> None:

@@ -14,6 +14,7 @@ from flows.runs.keys import RunId, RunKeys
 from flows.runs.store import Store, read
 from schemas.manifest import Counts, Manifest, ManifestChunk, SourceIdentity
 from tests.night import edges
+from tests.planted import a_plan, plant, plant_commit
 from tests.simulator.uploads import DAY, answers, paper_seal, people, portal, upload_csv
 
 ISSUER = "first-bank"
@@ -67,7 +68,8 @@ def commit_run(
         chunks=tuple(chunks),
         ledger=(),
     )
-    store.create(keys.manifest, manifest.model_dump_json().encode())
+    plant(edges(store), a_plan(manifest.run, source=source))
+    plant_commit(edges(store), manifest)
     return keys
 
 

@@ -13,12 +13,9 @@ from flows.operations.undecided_work import undecided
 from flows.reports.work import lines
 from flows.submissions.submit import Request, refuse_resend, settle
 from tests.again import again, night
-from tests.night import Bench, local_bench, submitted
+from tests.memory import KilledError
+from tests.night import Bench, killed_at, local_bench, submitted
 from tests.storms import FailingStore
-
-
-class KilledError(BaseException):
-    """Stands for a kill: nothing catches it."""
 
 
 def killed(bench: Bench, part: str) -> Bench:
@@ -51,14 +48,14 @@ def test_a_new_run_that_is_requested_again_is_the_one_that_was_made(tmp_path: Pa
     assert (True, second) == (done.already, done.manifest.run)
 
 
-@pytest.mark.parametrize("part", ["/seals/", "/manifest.json"])
+@pytest.mark.parametrize("part", ["/chunks/", "/ledger/", ""])
 def test_a_submit_that_died_has_a_line_whose_first_step_finishes_it(
     tmp_path: Path, part: str
 ) -> None:
     bench = local_bench(tmp_path)
     extract = bench.drop(10)
     with pytest.raises(KilledError):
-        killed(bench, part).submit(extract)
+        (killed(bench, part) if part else killed_at(bench, "committed")).submit(extract)
     [run] = bench.runs.ids
 
     before = listed(bench)
@@ -75,7 +72,7 @@ def test_a_resubmission_that_died_is_abandoned_by_the_next_command_that_says_so(
 ) -> None:
     bench, run = night(tmp_path)
     with pytest.raises(KilledError):
-        again(killed(bench, "/commits/"), run)
+        again(killed_at(bench, "committed"), run)
     left = str(bench.runs.ids[-1])
 
     before = listed(bench)
@@ -97,7 +94,7 @@ def test_a_resubmission_that_died_is_abandoned_by_the_next_command_that_says_so(
 def test_the_line_of_a_new_run_that_died_has_the_command_that_makes_it(tmp_path: Path) -> None:
     bench, extract, _ = submitted(tmp_path)
     with pytest.raises(KilledError):
-        killed(bench, "/commits/").submit(extract, new_run="the portal lost it")
+        killed_at(bench, "committed").submit(extract, new_run="the portal lost it")
     [_, left] = map(str, bench.runs.ids)
 
     step = f"cardlink submit bank --extract {extract} --new-run 'the portal lost it'"
@@ -110,7 +107,7 @@ def test_what_a_process_works_on_is_not_begun_and_left(tmp_path: Path) -> None:
     bench, run = night(tmp_path)
     working = replace(bench, now=lambda: datetime.now(UTC))
     with pytest.raises(KilledError):  # it has planned its run just now, and claims it next
-        again(killed(working, "/claims/"), run)
+        again(killed_at(working, "planned", late=True), run)
 
     assert [] == listed(working)
     assert () == settle(working.context)

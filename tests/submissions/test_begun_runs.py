@@ -9,28 +9,27 @@ import pytest
 
 from flows.book.stored_book import known_plans
 from flows.runs.adapters import NoReasonError
-from flows.runs.chains import add_next
-from flows.runs.claim import OLD, ClaimedError, Lease, end, holder_of
+from flows.runs.claim import OLD, ClaimedError, Lease, work_on
 from flows.runs.decisions import EXTRACT, decide
-from flows.runs.events import REFUSED, REPLACED, record_event
-from flows.runs.identity import canonical
+from flows.runs.events import REFUSED, record_event
 from flows.runs.journal import enter
-from flows.runs.keys import RunId, commits, keys_of, link
+from flows.runs.keys import RunId, keys_of
 from flows.submissions.begun import (
     LEFT,
     BegunRun,
     abandon_left,
+    abandon_run,
     begun_runs,
-    create_abandoned,
     end_begun,
     open_begun_runs,
 )
-from schemas.manifest import Manifest, Selection
+from schemas.manifest import Selection
 from schemas.records import Abandoned, Dismissal
 from tests.memory import DROPPED
 from tests.memory_bench import MemoryBench, memory_bench
 from tests.night import BANK, DAY, NOON
-from tests.submissions.test_submission_chain import COUNTS, SHA, SOURCE, plan_of
+from tests.planted import a_manifest, plant, plant_commit, set_run
+from tests.submissions.test_run_choice import SHA, SOURCE, plan_of
 
 ROWS = Selection(kind="resubmit", of="x", rows=1, sha256="some rows", reason="wrong")
 NEXT = DAY + timedelta(days=1)
@@ -43,20 +42,13 @@ def name(number: int = 1, day: date = DAY) -> str:
 
 def planned(bench: MemoryBench, run: str, **otherwise: Any) -> str:
     """Store the plan of a run."""
-    bench.store.create(keys_of(run).plan, canonical(plan_of(bench.context, run, **otherwise)))
-    return run
+    return plant(bench.adapters, plan_of(bench.context, run, **otherwise), at=DROPPED)
 
 
-def manifest_of(bench: MemoryBench, run: str) -> Manifest:
-    plan = plan_of(bench.context, run)
-    shared = plan.model_dump(include=set(Manifest.model_fields))
-    return Manifest(**shared, counts=COUNTS, reasons={}, repairs={}, chunks=(), ledger=())
-
-
-def committed(bench: MemoryBench, run: str) -> str:
-    planned(bench, run)
-    bench.store.create(keys_of(run).manifest, canonical(manifest_of(bench, run)))
-    return run
+def committed(bench: MemoryBench, run: str, **otherwise: Any) -> str:
+    planned(bench, run, **otherwise)
+    plan = plan_of(bench.context, run, **otherwise)
+    return plant_commit(bench.adapters, a_manifest(plan), DROPPED)
 
 
 def left(bench: MemoryBench) -> list[tuple[str, str, datetime, str]]:
@@ -85,26 +77,12 @@ def test_a_run_that_has_ended_or_was_replaced_is_not_left() -> None:
     bench = memory_bench()
     committed(bench, name(1))
     planned(bench, name(2))
-    create_abandoned(bench.context.adapters, bench.stored(name(2)), "not wanted")
+    abandon_run(bench.context.adapters, name(2), "not wanted")
     assert [] == left(bench)
 
     planned(bench, name(3))
-    record_event(bench.context.adapters, keys_of(name(3)), REPLACED, run=name(1))
+    set_run(bench.adapters, name(3), state="replaced", replaced_by=name(1))
     assert [] == left(bench)
-
-
-def test_a_run_that_is_registered_is_that_whatever_it_is_of() -> None:
-    bench = memory_bench()
-    planned(bench, name(1))
-    planned(bench, name(2), selection=ROWS)
-    committed(bench, name(3))
-    for number in (1, 2):
-        add_next(bench.store, commits(BANK), number, manifest_of(bench, name(number)))
-
-    assert [
-        (name(1), "registered", DROPPED, ""),
-        (name(2), "registered", DROPPED, ""),
-    ] == left(bench)
 
 
 @pytest.mark.parametrize("full_portfolio", [False, True])
@@ -131,7 +109,7 @@ def test_another_committed_run_of_the_same_extract_supersedes_one(
 
 @pytest.mark.parametrize(
     ("run", "reason", "state"),
-    [(name(3), "lost", "requested"), (name(3), "", "superseded"), (name(1), "lost", "superseded")],
+    [(name(3), "lost", "requested"), (name(3), "", "superseded")],
 )
 def test_a_new_run_that_was_asked_for_after_the_committed_one_is_not_superseded_by_it(
     run: str, reason: str, state: str
@@ -154,17 +132,15 @@ def test_a_new_run_that_nobody_repeats_is_ended_by_the_next_command_and_can_stil
         bench.context, bench.runs
     )
     assert ([], None) == (left(bench), bench.stored(name(2)).end)
-    assert [name(1)] == [event["run"] for event in bench.stored(name(2)).events(REPLACED)]
+    assert name(1) == bench.stored(name(2)).as_planned().replaced_by
 
 
 def test_a_committed_run_of_selected_rows_supersedes_none() -> None:
     bench = memory_bench()
-    planned(bench, name(1), selection=ROWS)
-    manifest = manifest_of(bench, name(1))
-    bench.store.create(keys_of(name(1)).manifest, canonical(manifest))
+    committed(bench, name(1), selection=ROWS)
     planned(bench, name(2))
     abandoned = planned(bench, name(3))
-    create_abandoned(bench.context.adapters, bench.stored(abandoned), "not wanted")
+    abandon_run(bench.context.adapters, abandoned, "not wanted")
 
     assert [(name(2), "pending", DROPPED, "")] == left(bench)
 
@@ -183,8 +159,7 @@ def test_a_run_that_was_planned_just_now_and_never_claimed_is_being_worked_on(
     bench = memory_bench(lambda: DROPPED + age)
     planned(bench, name(1))
     if was_claimed:
-        Lease.take(bench.store, keys_of(name(1)).claims, "b", DROPPED, HOUR)
-        end(bench.store, keys_of(name(1)).claims, "b", DROPPED)
+        Lease.take(work_on(bench.adapters, name(1)), "b", DROPPED, HOUR).give_back(DROPPED)
 
     assert is_left == bool(left(bench))
 
@@ -193,7 +168,7 @@ def test_a_run_whose_claim_is_held_is_being_worked_on() -> None:
     bench = memory_bench()
     planned(bench, name(1))
     planned(bench, name(2))
-    Lease.take(bench.store, keys_of(name(1)).claims, "b", NOON, HOUR)
+    Lease.take(work_on(bench.adapters, name(1)), "b", NOON, HOUR)
 
     assert [name(2)] == [run for run, *_ in left(bench)]
 
@@ -237,8 +212,7 @@ def test_the_next_command_ends_what_no_command_will_finish_but_its_own_run() -> 
         f"run {name(4)} had been begun and is abandoned: {LEFT}",
     ) == remarks
     assert [(name(3), "selected", DROPPED, ""), (name(5), "pending", DROPPED, "")] == left(bench)
-    [event] = bench.stored(name(2)).events(REPLACED)
-    assert name(1) == event["run"]
+    assert name(1) == bench.stored(name(2)).as_planned().replaced_by
     assert LEFT == _record(bench, name(4)).reason
     assert (f"run {name(3)} had been begun and is abandoned: {LEFT}",) == end_begun(
         bench.context, bench.runs
@@ -252,33 +226,31 @@ def _record(bench: MemoryBench, run: str) -> Abandoned:
     return record
 
 
-def test_a_run_is_abandoned_under_its_claim_which_is_given_back() -> None:
+def test_a_run_is_abandoned_once() -> None:
     bench = memory_bench()
     adapters = bench.context.adapters
-    run = bench.stored(planned(bench, name(1)))
+    run = planned(bench, name(1))
 
-    record = create_abandoned(adapters, run, " not wanted ")
+    record = abandon_run(adapters, run, " not wanted ")
 
     expected = Abandoned(run=name(1), at=NOON, by="tester:1", reason="not wanted")
     assert expected == record == _record(bench, name(1))
-    assert holder_of(bench.store, run.keys.claims, NOON) is None
-    assert link(run.keys.claims, 2) in bench.store.objects
-    assert create_abandoned(adapters, run.fresh(), "not wanted") is None
-    assert not abandon_left(adapters, run.fresh(), "not wanted")
+    assert abandon_run(adapters, run, "not wanted") is None
+    assert not abandon_left(adapters, run, "not wanted")
 
 
 def test_what_another_process_works_on_is_not_abandoned_nor_anything_without_a_reason() -> None:
     bench = memory_bench()
     adapters = bench.context.adapters
-    run = bench.stored(planned(bench, name(1)))
-    Lease.take(bench.store, run.keys.claims, "b", NOON, HOUR)
+    run = planned(bench, name(1))
+    lease = Lease.take(work_on(adapters, run), "b", NOON, HOUR)
 
     with pytest.raises(ClaimedError):
-        create_abandoned(adapters, run, "not wanted")
+        abandon_run(adapters, run, "not wanted")
     with pytest.raises(NoReasonError):
-        create_abandoned(adapters, run, " ")
+        abandon_run(adapters, run, " ")
     assert not abandon_left(adapters, run, "not wanted")
-    assert not run.fresh().is_ended
-    end(bench.store, run.keys.claims, "b", NOON)
+    assert not bench.stored(run).is_ended
+    lease.give_back(NOON)
     assert abandon_left(adapters, run, "left")
     assert "left" == _record(bench, name(1)).reason

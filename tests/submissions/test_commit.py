@@ -1,34 +1,30 @@
-"""What commits a run, in which order, and who finishes a commit whose process died."""
+"""What commits a run, all of it at once, and what stands in its way."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import timedelta
 
 import pytest
+from sqlalchemy import select
 
 from flows import __version__
-from flows.errors import CardlinkError
-from flows.runs.claim import Lease, end
-from flows.runs.commits import OvertakenError, registered_runs
-from flows.runs.context import IssuerContext
-from flows.runs.errors import AbandonedError, LedgerPurgedError
-from flows.runs.events import COMMITTED, DROP_TIME
-from flows.runs.identity import canonical
-from flows.runs.keys import commits, extracts, keys_of, link
-from flows.runs.store import ConflictError, Entry
-from flows.submissions import commit
-from flows.submissions.begun import create_abandoned
+from flows.runs.claim import Lease, LeaseLostError, claimed, work_on
+from flows.runs.commits import OvertakenError, read_commits
+from flows.runs.errors import AbandonedError
+from flows.runs.journal import Entry, entries
+from flows.runs.keys import extracts, keys_of
+from flows.submissions.begun import abandon_run
 from flows.submissions.build import Job, build_run
-from flows.submissions.commit import commit_in_memory, commit_run, finish_commits
-from flows.submissions.submit import Request, prepare, settle
+from flows.submissions.commit import commit_run, finish_commits
+from flows.submissions.submit import Request, prepare
+from schemas.database import CHUNK, JOURNAL
 from schemas.manifest import Manifest
 from tests.memory import DROPPED, KilledError, MemorySealer, MemoryStore
 from tests.memory_bench import MemoryBench, memory_bench
-from tests.night import NOON
+from tests.night import NOON, killed_at
 
 
 def built(bench: MemoryBench, extract: str) -> tuple[Job, Manifest]:
@@ -37,19 +33,14 @@ def built(bench: MemoryBench, extract: str) -> tuple[Job, Manifest]:
     return job, build_run(bench.context, job, MemorySealer()).manifest
 
 
-def dead(part: str, rows: int = 5) -> tuple[MemoryBench, Manifest]:
-    """Return a bench whose process died before it wrote an object of that name."""
-    bench = memory_bench()
-    job, manifest = built(bench, bench.drop(rows))
-    bench.store.die_at(part, 1, late=False)
-    with pytest.raises(KilledError):
-        commit_run(bench.context, job, manifest)
-    bench.store.revive()
-    return bench, manifest
+def commit_under(bench: MemoryBench, job: Job, manifest: Manifest) -> bool:
+    """Commit a run under a claim of its own, as a submit does."""
+    with claimed(bench.adapters, work_on(bench.adapters, manifest.run)) as lease:
+        return commit_run(bench.context, job, manifest, lease)
 
 
-def committed_events(bench: MemoryBench, run: str) -> list[dict[str, Any]]:
-    return [dict(event) for event in bench.stored(run).events(COMMITTED)]
+def entered(bench: MemoryBench, what: str) -> list[Entry]:
+    return entries(bench.adapters, "bank", JOURNAL.c.what == what)
 
 
 class Noting(MemoryStore):
@@ -69,33 +60,54 @@ class Noting(MemoryStore):
         super().replace(key, parts)
 
 
-def test_a_run_is_registered_then_its_lists_its_manifest_and_its_event_are_written() -> None:
-    bench = memory_bench()
+def test_the_lists_of_a_run_are_written_then_it_is_committed_with_all_that_says_so() -> None:
+    bench = memory_bench(portal={"rows_per_chunk": 2})
     job, manifest = built(bench, bench.drop(5, bad=0.3))
     bench.store = store = Noting(bench.store)
 
-    is_first = commit_run(bench.context, job, manifest)
+    is_first = commit_under(bench, job, manifest)
 
-    keys = keys_of(manifest.run)
-    *written, event = store.written
     assert is_first
-    assert [link(commits("bank"), 1), keys.report("rejects.csv"), keys.manifest] == written
-    assert event.startswith(f"{keys.events}20261120T120000000000-committed-")
-    assert [manifest] == list(registered_runs(bench.store, "bank"))
-    assert manifest == bench.manifest(manifest.run)
-    facts = {
-        "what": COMMITTED,
-        "at": NOON.isoformat(),
-        "by": "tester:1",
-        "rows": manifest.counts.submitted,
-        "release": __version__,
-        DROP_TIME: DROPPED.isoformat(),
-    }
-    [told] = committed_events(bench, manifest.run)
-    assert facts == {name: told[name] for name in facts}
+    assert [keys_of(manifest.run).report("rejects.csv")] == store.written
+    [committed] = read_commits(bench.adapters, "bank")
+    assert (1, manifest) == committed
+    run = bench.stored(manifest.run)
+    assert (NOON, DROPPED) == (run.committed_at, run.dropped_at)
+    [entry] = entered(bench, "committed")
+    assert (manifest.run, "tester:1") == (entry.run, entry.by)
+    assert {"rows": manifest.counts.submitted, "release": __version__} == entry.facts
+    with bench.database.snapshot() as connection:
+        chunks = connection.execute(select(CHUNK.c.name).order_by(CHUNK.c.number)).scalars().all()
+    assert [chunk.name for chunk in manifest.chunks] == chunks
     assert len(bench.report(manifest.run, "rejects.csv").splitlines()) == (
         1 + manifest.counts.rejected
     )
+
+
+def test_a_commit_that_dies_within_it_has_not_happened() -> None:
+    bench = memory_bench()
+    job, manifest = built(bench, bench.drop(5))
+
+    with pytest.raises(KilledError):
+        commit_under(killed_at(bench, "committed"), job, manifest)
+
+    assert ([], "planned") == (
+        read_commits(bench.adapters, "bank"),
+        bench.stored(manifest.run).as_planned().state,
+    )
+
+
+def test_who_has_lost_the_claim_commits_nothing() -> None:
+    bench = memory_bench()
+    job, manifest = built(bench, bench.drop(5))
+    work = work_on(bench.adapters, manifest.run)
+    slept = Lease.take(work, "slept", NOON, timedelta(minutes=1))
+    Lease.take(work, "next", NOON + timedelta(hours=1), timedelta(minutes=1))
+
+    with pytest.raises(LeaseLostError):
+        commit_run(bench.context, job, manifest, slept)
+
+    assert [] == read_commits(bench.adapters, "bank")
 
 
 @pytest.mark.parametrize("full_portfolio", [False, True])
@@ -109,7 +121,7 @@ def test_the_lists_of_a_portfolio_have_nothing_that_was_suppressed(full_portfoli
     ]
     job, manifest = built(bench, bench.drop_bytes(b"".join([*lines[0], *lines[1][1:]])))
 
-    commit_run(bench.context, job, manifest)
+    commit_under(bench, job, manifest)
 
     assert (3, 5) == (manifest.counts.submitted, manifest.counts.suppressed)
     key = keys_of(manifest.run).report("suppressed.csv")
@@ -120,28 +132,19 @@ def test_a_commit_that_a_concurrent_process_made_first_is_the_same_commit() -> N
     bench = memory_bench()
     job, manifest = built(bench, bench.drop(5))
 
-    assert [True, False] == [commit_run(bench.context, job, manifest) for _ in range(2)]
-    assert 1 == len(committed_events(bench, manifest.run))
+    assert [True, False] == [commit_under(bench, job, manifest) for _ in range(2)]
+    assert 1 == len(entered(bench, "committed"))
 
 
 def test_a_run_that_was_abandoned_first_is_not_committed() -> None:
     bench = memory_bench()
     job, manifest = built(bench, bench.drop(5))
-    create_abandoned(bench.context.adapters, bench.stored(manifest.run), "not wanted")
+    abandon_run(bench.adapters, manifest.run, "not wanted")
 
     with pytest.raises(AbandonedError):
-        commit_run(bench.context, job, manifest)
+        commit_under(bench, job, manifest)
 
-    assert [] == committed_events(bench, manifest.run)
-
-
-def test_something_else_at_the_key_of_a_manifest_is_told() -> None:
-    bench = memory_bench()
-    job, manifest = built(bench, bench.drop(5))
-    bench.store.create(keys_of(manifest.run).manifest, canonical({"run": "another"}))
-
-    with pytest.raises(ConflictError):
-        commit_run(bench.context, job, manifest)
+    assert [] == entered(bench, "committed")
 
 
 @pytest.mark.parametrize("in_memory", [False, True])
@@ -151,13 +154,13 @@ def test_of_two_runs_planned_at_once_the_second_commits_no_card_of_the_first(
 ) -> None:
     bench = memory_bench(resend={"seen_before": seen_before})
     first, second = (built(bench, bench.drop(rows, f"bank-2026112{rows}.csv")) for rows in (5, 6))
-    commit_run(bench.context, *first)
+    commit_under(bench, *first)
 
     try:
         if in_memory:
-            commit_in_memory(bench.context, *second)
-        else:
             commit_run(bench.context, *second)
+        else:
+            commit_under(bench, *second)
     except OvertakenError:
         refused = True
     else:
@@ -167,112 +170,15 @@ def test_of_two_runs_planned_at_once_the_second_commits_no_card_of_the_first(
     assert is_refused != bench.stored(second[1].run).is_ended
 
 
-def test_a_run_that_is_committed_in_memory_is_registered_and_has_its_manifest_only() -> None:
+def test_a_run_that_is_committed_in_a_dry_run_writes_nothing_else() -> None:
     bench = memory_bench()
     job, manifest = built(bench, bench.drop(5))
     bench.store = store = Noting(bench.store)
 
-    commit_in_memory(bench.context, job, manifest)
+    commit_run(bench.context, job, manifest)
 
-    assert [link(commits("bank"), 1), keys_of(manifest.run).manifest] == store.written
+    assert [] == store.written
     assert manifest == bench.manifest(manifest.run)
-
-
-def test_a_registered_run_without_a_manifest_is_committed_by_the_next_command() -> None:
-    bench, manifest = dead("/manifest.json")
-
-    remarks = settle(bench.context)
-
-    told = f"the commit of run {manifest.run} had been begun, and is finished now"
-    assert (told,) == remarks
-    assert manifest == bench.manifest(manifest.run)
-    [event] = committed_events(bench, manifest.run)
-    assert (NOON.isoformat(), DROPPED.isoformat()) == (event["at"], event[DROP_TIME])
-    assert () == settle(bench.context)
-
-
-@pytest.mark.parametrize("change", ["written again", "removed"])
-def test_a_begun_commit_says_when_its_extract_was_dropped_only_while_that_is_there(
-    change: str,
-) -> None:
-    bench, manifest = dead("/manifest.json")
-    if change == "removed":
-        del bench.store.objects[manifest.source.key]
-    else:
-        bench.drop(6)
-
-    assert 1 == len(finish_commits(bench.context))
-
-    [event] = committed_events(bench, manifest.run)
-    assert DROP_TIME not in event
-
-
-def test_a_commit_whose_event_is_missing_is_recorded_with_its_time_and_that_of_the_drop() -> None:
-    bench, manifest = dead("-committed-")
-    claims = keys_of(manifest.run).claims
-    Lease.take(bench.store, claims, "b", NOON, timedelta(hours=1))
-    while_at_work = finish_commits(bench.context)
-    end(bench.store, claims, "b", NOON)
-    key = keys_of(manifest.run).manifest
-    entry, data = bench.store.objects[key]
-    moment = DROPPED + timedelta(hours=1)
-    bench.store.objects[key] = entry._replace(modified=moment), data
-
-    remarks = finish_commits(bench.context)
-
-    [event] = committed_events(bench, manifest.run)
-    assert ((), f"run {manifest.run} is committed; its history says so now") == (
-        while_at_work,
-        *remarks,
-    )
-    assert (moment, DROPPED) == (
-        datetime.fromisoformat(event["at"]),
-        datetime.fromisoformat(event[DROP_TIME]),
-    )
-    assert () == finish_commits(bench.context)
-
-
-@pytest.mark.parametrize(
-    "first",
-    [
-        None,
-        AbandonedError(run="r", actor="anna", reason="why"),
-        LedgerPurgedError(run="r", date="2026-11-20", setting="ledger_days = 1"),
-    ],
-)
-def test_a_begun_commit_that_somebody_else_ended_first_keeps_no_other_from_being_finished(
-    monkeypatch: pytest.MonkeyPatch, first: CardlinkError | None
-) -> None:
-    bench = memory_bench()
-    runs = [
-        bench.submit(bench.drop(5, f"bank-2026112{day}.csv", seed=day)).manifest for day in range(2)
-    ]
-    for run in runs:
-        del bench.store.objects[keys_of(run.run).manifest]
-    write = commit._write_manifest
-
-    def write_last(context: IssuerContext, manifest: Manifest, extract: Entry | None) -> bool:
-        if manifest == runs[0] and first is not None:
-            raise first
-        return write(context, manifest, extract)
-
-    monkeypatch.setattr(commit, "_write_manifest", write_last)
-
-    remarks = finish_commits(bench.context)
-
-    finished = [run.run for run in runs if first is None or run != runs[0]]
-    assert [f"the commit of run {run} had" for run in finished] == [
-        remark.partition(" been begun")[0] for remark in remarks
-    ]
-    assert [first is None, True] == [bench.stored(run.run).is_ended for run in runs]
-
-
-def test_an_abandoned_run_lacks_nothing() -> None:
-    bench, manifest = dead("/manifest.json")
-    create_abandoned(bench.context.adapters, bench.stored(manifest.run), "not wanted")
-
-    assert () == finish_commits(bench.context)
-    assert [] == committed_events(bench, manifest.run)
 
 
 def nothing_sent() -> tuple[MemoryBench, Job, Manifest]:
@@ -289,29 +195,31 @@ def nothing_sent() -> tuple[MemoryBench, Job, Manifest]:
 def test_a_run_that_sent_nothing_has_its_report_with_its_commit() -> None:
     bench, job, manifest = nothing_sent()
 
-    commit_run(bench.context, job, manifest)
+    commit_under(bench, job, manifest)
 
     assert 0 == manifest.counts.submitted
     assert 3 == json.loads(bench.report(manifest.run, "summary.json"))["rows"]["suppressed"]
 
 
-@pytest.mark.parametrize("part", ["report/summary.json", "/manifest.json"])
-def test_the_report_of_a_run_that_sent_nothing_is_written_by_the_next_command(part: str) -> None:
+def test_the_report_of_a_run_that_sent_nothing_is_written_by_the_next_command() -> None:
     bench, job, manifest = nothing_sent()
-    bench.store.die_at(part, 1, late=False)
     with pytest.raises(KilledError):
-        commit_run(bench.context, job, manifest)
-    bench.store.revive()
+        commit_under(killed_at(bench, "committed", late=True), job, manifest)
+    lease = Lease.take(work_on(bench.adapters, manifest.run), "b", NOON, timedelta(hours=1))
+    while_at_work = finish_commits(bench.context)
+    lease.give_back(NOON)
 
     remarks = finish_commits(bench.context)
 
-    assert (part == "/manifest.json") == bool(remarks)
+    assert () == while_at_work
+    assert (f"run {manifest.run} is committed; its report is written now",) == remarks
     assert 3 == json.loads(bench.report(manifest.run, "summary.json"))["rows"]["suppressed"]
+    assert () == finish_commits(bench.context)
 
 
 def test_a_report_that_is_there_is_not_written_again() -> None:
     bench, job, manifest = nothing_sent()
-    commit_run(bench.context, job, manifest)
+    commit_under(bench, job, manifest)
     key = keys_of(manifest.run).report("summary.json")
     bench.store.replace(key, [b"{}"])
     other = replace(bench)
@@ -326,6 +234,6 @@ def test_a_run_that_sent_something_has_no_report_before_it_is_answered() -> None
     bench = memory_bench()
     job, manifest = built(bench, bench.drop(5))
 
-    commit_run(bench.context, job, manifest)
+    commit_under(bench, job, manifest)
 
     assert keys_of(manifest.run).report("summary.json") not in bench.snapshot()

@@ -22,7 +22,6 @@ from flows.submissions import (
     drift,
     eligibility,
     extract_states,
-    plan,
     publisher,
     rejected_cells,
     repairs,
@@ -185,26 +184,6 @@ def test_a_run_that_is_shown_is_the_last_of_its_extract() -> None:
     assert ["r2", "r1", ""] == [
         extract_states._last_id(cast(Any, some)) for some in (runs, runs[:1], [])
     ]
-
-
-def test_a_file_that_had_other_contents_before_names_the_last_run_of_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    runs = [
-        SimpleNamespace(
-            id=f"r{number}",
-            is_ended=True,
-            planned=lambda number=number: SimpleNamespace(source=SimpleNamespace(sha256=number)),
-        )
-        for number in (1, 2, 3)
-    ]
-    monkeypatch.setattr(plan, "runs_under_name", lambda *_: runs)
-    source = SimpleNamespace(key="x.csv", sha256=3)
-    new = cast(Any, SimpleNamespace(run="r3", source=source))
-
-    remarks = plan._replaced(memory_bench().context, new, cast(Any, None), cast(Any, None))
-
-    assert ("x.csv had other content before, in run r2",) == remarks
 
 
 @pytest.mark.parametrize(("of_year", "told"), [("missing", ["year.missing"]), ("passed", None)])

@@ -11,16 +11,13 @@ from typing import Any
 
 import pytest
 
-from flows.runs.commits import OvertakenError
-from flows.runs.keys import commits
+from flows.runs.commits import OvertakenError, read_last_turn
 from flows.runs.store import StoreBusyError
 from flows.submissions.publisher import PartialRunError
-from flows.submissions.rehearsal import rehearse
-from flows.submissions.submit import Request
 from schemas.portal import ADDRESS1, FIRST_NAME
 from schemas.reasons import AWAITED, STANDING
 from tests.night import Bench
-from tests.partner_api.town import committed, town
+from tests.partner_api.town import town
 from tests.storms import FailingStore
 
 
@@ -56,36 +53,6 @@ def test_a_rerun_without_news_goes_on_with_the_same_plan(tmp_path: Path) -> None
     assert {"b"} == place.sent(done)
 
 
-def test_a_run_that_died_between_its_turn_and_its_manifest_is_finished_by_the_next(
-    tmp_path: Path,
-) -> None:
-    place = town(tmp_path, "a")
-    place.settle("b")
-    place.day += timedelta(days=1)
-    with pytest.raises(StoreBusyError):
-        dying(place.bench, "create", "/manifest.json").submit(place.drop())
-    died = committed(place.bench)
-
-    done = place.night()
-
-    assert 1 == len(committed(place.bench) - died - {done.manifest.run})
-    assert (set(), AWAITED) == (place.sent(done), place.held_back(done)["b"])
-
-
-def test_a_dry_run_tells_a_run_that_died_right_before_its_manifest_as_done(tmp_path: Path) -> None:
-    place = town(tmp_path, "a")
-    place.settle("b")
-    place.day += timedelta(days=1)
-    extract = place.drop()
-    with pytest.raises(StoreBusyError):
-        dying(place.bench, "create", "/manifest.json").submit(extract)
-
-    told = rehearse(place.bench.context, Request(extract))
-
-    done = place.bench.submit(extract)
-    assert (True, done.manifest.run) == (done.already, told.already)
-
-
 def test_of_two_nights_at_once_the_second_is_told_and_then_leaves_out_what_the_first_sent(
     tmp_path: Path,
 ) -> None:
@@ -115,7 +82,7 @@ def test_two_nights_at_once_that_share_no_card_both_stand(tmp_path: Path) -> Non
     done = overtaken(place.bench, lambda: place.bench.submit(first)).submit(second)
 
     assert {"c"} == place.sent(done)
-    assert 3 == len(list(place.bench.store.keys(commits("bank"))))
+    assert 3 == read_last_turn(place.bench.adapters, "bank")
 
 
 @pytest.mark.slow

@@ -11,15 +11,18 @@ from pathlib import Path
 import pytest
 
 from flows.adapters.local import LocalStore
-from flows.runs.claim import OLD, ClaimedError, Lease, LeaseLostError, claimed, clean_up
+from flows.runs.claim import OLD, ClaimedError, Lease, LeaseLostError, claimed, clean_up, work_on
 from flows.runs.context import IssuerContext
 from flows.runs.keys import keys_of
 from flows.runs.probe import ensure_store_safe
 from flows.runs.store import ConflictError, ObjectMissingError, StoreBusyError, StoreUnsafeError
 from flows.submissions.publisher import PartialRunError
-from tests.night import NOON, Bench, local_bench, submitted, uncommit
+from tests.memory import KilledError
+from tests.night import NOON, Bench, killed_at, local_bench, submitted, uncommit
 from tests.storms import FailingStore, LateStore
 from tests.submissions.test_publisher import failing
+
+RUN = "bank-20261120-00000000"
 
 
 def test_a_store_that_lists_nothing_new_has_no_second_run_and_no_foreign_chunks(
@@ -38,7 +41,7 @@ def test_a_store_that_lists_nothing_new_has_no_second_run_and_no_foreign_chunks(
 
     assert (False, True) == (done.already, again.already)
     assert [chunk.number for chunk in done.manifest.chunks] == list(range(1, 41))
-    assert 1 == len([key for key in bench.snapshot() if key.endswith("plan.json")])
+    assert 1 == len(bench.runs.ids)
 
 
 def test_another_business_date_for_a_committed_run_changes_nothing_and_is_named(
@@ -84,22 +87,7 @@ def test_a_new_run_that_died_is_gone_on_with_by_the_same_command(tmp_path: Path)
     assert (False, True) == (done.already, done.manifest.run.endswith("-r2"))
 
 
-def test_a_plan_that_died_before_it_was_written_keeps_the_date_it_was_begun_with(
-    tmp_path: Path,
-) -> None:
-    bench = local_bench(tmp_path)
-    extract = bench.drop(5, name="no-date.csv")
-    with pytest.raises(StoreBusyError):
-        failing(bench, "create", "plan.json", StoreBusyError(place="x", code="503")).submit(
-            extract, business_date=date(2026, 11, 19)
-        )
-
-    manifest = bench.submit(extract).manifest
-
-    assert date(2026, 11, 19) == manifest.as_of
-
-
-@pytest.mark.parametrize("part", ["submissions/", "plan.json", "/seals/"])
+@pytest.mark.parametrize("part", ["/seals/"])
 def test_a_document_that_cardlink_did_not_write_is_named(tmp_path: Path, part: str) -> None:
     bench, extract, manifest = submitted(tmp_path, 5)
     keys = keys_of(manifest.run)
@@ -112,68 +100,24 @@ def test_a_document_that_cardlink_did_not_write_is_named(tmp_path: Path, part: s
 
 
 def test_a_run_ends_where_its_claim_is_lost_and_commits_nothing(tmp_path: Path) -> None:
-    bench = Bench(LocalStore(tmp_path))
+    bench = local_bench(tmp_path)
     late = replace(bench, now=lambda: NOON + timedelta(hours=1), actor="another:2")
 
     with pytest.raises(LeaseLostError):
         work_while_another_takes_over(bench, late)
 
-    with pytest.raises(ClaimedError, match="another:2"), claimed(late.context.adapters, "claims/"):
+    with (
+        pytest.raises(ClaimedError, match="another:2"),
+        claimed(late.adapters, work_on(late.adapters, RUN)),
+    ):
         pass
 
 
 def work_while_another_takes_over(bench: Bench, other: Bench) -> None:
-    with claimed(bench.context.adapters, "claims/", beat=0.01) as claim:
-        Lease.take(other.store, "claims/", other.actor, other.now(), timedelta(minutes=3))
+    with claimed(bench.adapters, work_on(bench.adapters, RUN), beat=0.01) as claim:
+        Lease.take(work_on(other.adapters, RUN), other.actor, other.now(), timedelta(minutes=3))
         while True:  # block after block
             claim.check()
-
-
-def test_a_claim_is_renewed_beside_a_block_that_takes_long(tmp_path: Path) -> None:
-    times = iter(NOON + number * timedelta(minutes=1) for number in range(10_000))
-    bench = Bench(LocalStore(tmp_path), now=lambda: next(times))
-
-    with claimed(bench.context.adapters, "claims/", beat=0.005) as claim:
-        while len(list(bench.store.keys("claims/"))) < 6:
-            claim.check()
-
-    assert 6 <= len(list(bench.store.keys("claims/")))
-
-
-def test_a_claim_survives_a_store_that_is_away_for_a_beat(tmp_path: Path) -> None:
-    bench = Bench(LocalStore(tmp_path))
-    away = failing(bench, "create", "000002", StoreBusyError(place="x", code="503"), times=1)
-
-    with claimed(away.context.adapters, "claims/", beat=0.005) as claim:
-        while len(list(bench.store.keys("claims/"))) < 3:
-            claim.check()
-
-    assert ["claims/000001.json", "claims/000002.json"] == [
-        e.key for e in bench.store.keys("claims/")
-    ][:2]
-
-
-class Stopped(BaseException):
-    """A signal's exception, at a moment of the test's choice."""
-
-
-def test_a_claim_that_was_taken_the_moment_a_signal_came_is_given_back(tmp_path: Path) -> None:
-    bench = Bench(LocalStore(tmp_path))
-
-    class Stopping(FailingStore):
-        def create(self, key: str, data: bytes) -> bool:
-            self.store.create(key, data)
-            if key.endswith("000001.json"):
-                raise Stopped
-            return True
-
-    stopping = replace(bench, store=Stopping(bench.store, lambda *_: None))
-
-    with pytest.raises(Stopped), claimed(stopping.context.adapters, "claims/"):
-        pass
-
-    with claimed(replace(bench, actor="next:2").context.adapters, "claims/"):
-        pass
 
 
 def test_a_submit_that_was_stopped_right_after_its_commit_has_left_its_lists(
@@ -182,15 +126,8 @@ def test_a_submit_that_was_stopped_right_after_its_commit_has_left_its_lists(
     bench = local_bench(tmp_path)
     extract = bench.drop(40, bad=0.2)
 
-    class Stopping(FailingStore):
-        def create(self, key: str, data: bytes) -> bool:
-            created = self.store.create(key, data)
-            if key.endswith("/manifest.json"):
-                raise Stopped
-            return created
-
-    with pytest.raises(Stopped):
-        replace(bench, store=Stopping(bench.store, lambda *_: None)).submit(extract)
+    with pytest.raises(KilledError):
+        killed_at(bench, "committed", late=True).submit(extract)
 
     assert bench.submit(extract).already
     assert [key for key in bench.snapshot() if key.endswith("report/rejects.csv")]
@@ -202,23 +139,14 @@ def test_a_clock_set_back_while_a_run_works_and_after_it_died_keeps_nobody_waiti
     bench = local_bench(tmp_path)
     extract = bench.drop(5)
     ahead = replace(bench, now=lambda: NOON + timedelta(days=30), actor="dead:1")
-    Lease.take(
-        bench.store,
-        keys_of(_planned(bench, extract)).claims,
-        "dead:1",
-        ahead.now(),
-        timedelta(minutes=3),
-    )
+    with pytest.raises(KilledError):
+        killed_at(bench, "planned", late=True).submit(extract)
+    [run] = bench.runs.ids
+    Lease.take(work_on(bench.adapters, str(run)), "dead:1", ahead.now(), timedelta(minutes=3))
 
     done = bench.submit(extract)
 
     assert not done.already
-
-
-def _planned(bench: Bench, extract: str) -> str:
-    with pytest.raises(StoreBusyError):
-        failing(bench, "create", "/claims/", StoreBusyError(place="x", code="503")).submit(extract)
-    return next(key.split("/")[2] for key in bench.snapshot() if key.endswith("plan.json"))
 
 
 def test_a_store_is_proved_once_and_remembered(tmp_path: Path) -> None:

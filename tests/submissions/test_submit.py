@@ -10,7 +10,7 @@ import pytest
 
 from flows.errors import CardlinkError, ExtractError
 from flows.extracts.errors import EmptyExtractError
-from flows.runs.claim import ClaimedError, Lease
+from flows.runs.claim import ClaimedError, Lease, work_on
 from flows.runs.keys import keys_of
 from flows.runs.sealing import KeyNotPinnedError
 from flows.runs.stored_run import StoredRun
@@ -26,6 +26,7 @@ from flows.submissions.publisher import ForeignChunkError
 from schemas.portal import COUNTRY, CUID, PAN, columns
 from tests.builders import portal_rows
 from tests.night import NOON, Bench, issuer, local_bench, portal_csv, submitted, uncommit
+from tests.planted import set_run
 
 
 def rows_of(chunks: list[bytes]) -> list[list[str]]:
@@ -183,19 +184,6 @@ def test_a_run_that_was_never_committed_is_planned_anew_with_the_settings_of_now
     assert "portal.rows_per_chunk" in remark
 
 
-def test_a_run_that_died_within_its_commit_is_finished_and_never_planned_anew(
-    tmp_path: Path,
-) -> None:
-    bench, extract, first = submitted(tmp_path, 10)
-    (tmp_path / "store" / keys_of(first.run).manifest).unlink()
-    changed = replace(bench, issuer=issuer(portal={"rows_per_chunk": 5}))
-
-    again = changed.submit(extract)
-
-    assert (True, first) == (again.already, again.manifest)
-    assert [first.run] == [str(run) for run in bench.runs.ids]
-
-
 def test_a_new_run_is_made_where_an_operator_gives_a_reason(tmp_path: Path) -> None:
     bench, extract, manifest = submitted(tmp_path, 10)
     first = manifest.run
@@ -229,7 +217,7 @@ def test_of_two_runs_of_one_extract_the_second_is_told_who_works(tmp_path: Path)
     bench, extract, manifest = submitted(tmp_path, 10)
     run = manifest.run
     uncommit(tmp_path, run)
-    Lease.take(bench.store, keys_of(run).claims, "another:7", NOON, timedelta(minutes=10))
+    Lease.take(work_on(bench.adapters, run), "another:7", NOON, timedelta(minutes=10))
 
     with pytest.raises(ClaimedError, match="another:7"):
         bench.submit(extract)
@@ -270,7 +258,7 @@ def test_a_refused_run_leaves_a_reason_and_no_manifest(
 
     events = [json.loads(bench.content(key)) for key in bench.snapshot() if "/events/" in key]
     assert type(error.value) is refused
-    assert not [key for key in bench.snapshot() if key.endswith("manifest.json")]
+    assert not [*bench.runs.committed()]
     [event] = events
     assert refused.__name__ == event["why"]
     then = error.value.what_next if isinstance(error.value, ExtractError) else None
@@ -337,6 +325,7 @@ def test_a_run_that_sends_nothing_and_died_before_its_report_has_it_from_the_nex
     run = bench.submit(bench.drop_bytes(content(3, bad=3)), opened=["reject-rate"]).manifest.run
     whole = bench.report(run, "summary.json")
     (tmp_path / "store" / keys_of(run).report("summary.json")).unlink()
+    set_run(bench.adapters, run, report_due=True)
 
     bench.submit(bench.drop(10, "bank-2.csv", seed=2), opened=["row-jump"])
 

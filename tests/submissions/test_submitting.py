@@ -13,13 +13,13 @@ import pytest
 
 from flows.book.book import read_book
 from flows.errors import CardlinkError
-from flows.runs.claim import OLD, ClaimedError, Lease
+from flows.runs.claim import OLD, ClaimedError, Lease, work_on
 from flows.runs.commits import OvertakenError
 from flows.runs.context import IssuerContext
 from flows.runs.errors import AbandonedError
 from flows.runs.events import REFUSED
 from flows.runs.identity import canonical, digest
-from flows.runs.keys import RunId, extracts, keys_of, submissions
+from flows.runs.keys import RunId, extracts, keys_of
 from flows.runs.outbox import move
 from flows.runs.sealing import Sealer, Warned
 from flows.runs.store import Entry, StoreFullError
@@ -46,7 +46,7 @@ from schemas.rules import RECIPE
 from tests.builders import quick
 from tests.memory import KilledError, MemorySealer, MemoryStore
 from tests.memory_bench import MemoryBench, memory_bench
-from tests.night import BANK, DAY, NOON
+from tests.night import BANK, DAY, NOON, killed_at
 from tests.storms import FailingStore
 from tests.submissions.test_begun_runs import planned
 
@@ -134,10 +134,7 @@ class Warning(MemorySealer):
 def test_what_an_operator_should_know_is_told_in_the_order_in_which_it_was_done() -> None:
     bench = memory_bench()
     extract = bench.drop(5)
-    bench.store = Meanwhile(bench.store, "/manifest.json", killed)
-    with pytest.raises(KilledError):
-        bench.submit(extract)
-    [dead] = map(str, bench.runs.ids)
+    bench.submit(extract)
     left = planned(bench, f"{BANK}-20261119-01234567", selection=ROWS)
     other = bench.drop(6, "bank-20261121.csv", seed=3)
 
@@ -148,7 +145,6 @@ def test_what_an_operator_should_know_is_told_in_the_order_in_which_it_was_done(
     done = submit(bench.context._replace(sealer=sealer), Request(other))
 
     assert (
-        f"the commit of run {dead} had been begun, and is finished now",
         f"run {left} had been begun and is abandoned: {LEFT}",
         "the key ends soon",
     ) == done.remarks
@@ -182,18 +178,21 @@ def test_a_committed_run_stays_and_what_changed_since_is_told() -> None:
     assert before == bench.snapshot()
 
 
-def test_a_run_that_the_last_holder_of_the_claim_finished_is_left_as_it_is() -> None:
+def test_a_run_that_the_last_holder_of_the_claim_finished_is_left_as_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     bench = memory_bench()
     extract = bench.drop(5)
     job, _ = prepare(bench.context, Request(extract))
     manifest = build_run(bench.context, job, MemorySealer()).manifest
     chunks = {key for key in bench.store.objects if "/chunks/" in key}
-    other = replace(bench)
+    take = submitting.claimed
 
-    def finish() -> None:
-        assert commit_run(other.context, job, manifest)
+    def claimed_late(*subject: Any) -> Any:
+        assert commit_run(bench.context, job, manifest)
+        return take(*subject)
 
-    bench.store = Meanwhile(bench.store, "/claims/", finish)
+    monkeypatch.setattr(submitting, "claimed", claimed_late)
 
     done = bench.submit(extract)
 
@@ -205,14 +204,13 @@ def test_a_run_that_the_last_holder_of_the_claim_finished_is_left_as_it_is() -> 
 def test_a_run_that_another_process_commits_at_the_last_moment_was_committed_already() -> None:
     bench = memory_bench()
     extract = bench.drop(5)
-    [run] = [prepare(bench.context, Request(extract))[0].plan.run]
-    store = bench.store
+    job, _ = prepare(bench.context, Request(extract))
+    manifest = build_run(bench.context, job, MemorySealer()).manifest
 
     def commit_first() -> None:
-        [registered] = [key for key in store.objects if "/commits/" in key]
-        store.objects[keys_of(run).manifest] = store.objects[registered]
+        assert commit_run(bench.context, job, manifest)
 
-    bench.store = Meanwhile(store, "/manifest.json", commit_first)
+    bench.store = Meanwhile(bench.store, "/ledger/", commit_first)
 
     assert bench.submit(extract).already is True
 
@@ -228,7 +226,7 @@ def test_the_gates_that_an_operator_opened_are_recorded_before_the_commit() -> N
     assert sorted(opened) == event["gates"]
     names = list(bench.store.objects)
     [place] = [at for at, key in enumerate(names) if "-opened-" in key]
-    assert place < names.index(keys_of(done.run).manifest)
+    assert place < min(at for at, key in enumerate(names) if "/chunks/" in key)
     other = bench.submit(bench.drop(5, "bank-20261121.csv", seed=1)).manifest
     assert [] == bench.stored(other.run).events("opened")
 
@@ -315,7 +313,7 @@ def test_of_two_at_once_the_second_is_refused_and_records_nothing() -> None:
     bench = memory_bench()
     extract = bench.drop(5)
     job, _ = prepare(bench.context, Request(extract))
-    Lease.take(bench.store, keys_of(job.plan.run).claims, "b", NOON, timedelta(hours=1))
+    Lease.take(work_on(bench.adapters, job.plan.run), "b", NOON, timedelta(hours=1))
 
     with pytest.raises(ClaimedError):
         bench.submit(extract)
@@ -327,7 +325,7 @@ def test_an_abandoned_run_is_not_gone_on_with() -> None:
     bench = memory_bench()
     extract = bench.drop(5)
     job, _ = prepare(bench.context, Request(extract))
-    abandon_left(bench.context.adapters, bench.stored(job.plan.run), "not wanted")
+    abandon_left(bench.adapters, job.plan.run, "not wanted")
 
     with pytest.raises(AbandonedError):
         bench.submit(extract)
@@ -353,14 +351,13 @@ class Swept(MemoryStore):
         return False
 
 
-def test_what_killed_writers_left_of_the_run_and_its_chain_is_looked_for() -> None:
+def test_what_killed_writers_left_of_the_run_is_looked_for() -> None:
     bench = memory_bench()
     bench.store = store = Swept()
 
     manifest = bench.submit(bench.drop(5)).manifest
 
-    chain = submissions(BANK, manifest.source.sha256)
-    assert [(keys_of(manifest.run).base, NOON - OLD), (chain, NOON - OLD)] == store.looks
+    assert [(keys_of(manifest.run).base, NOON - OLD)] == store.looks
 
 
 # What is planned
@@ -452,9 +449,8 @@ def test_a_card_number_in_a_reason_is_masked_before_it_is_stored() -> None:
 def test_the_business_date_is_that_of_the_name_unless_one_is_given(given: bool) -> None:
     bench = memory_bench()
     extract = bench.drop(5)
-    bench.store = Meanwhile(bench.store, "/claims/", killed)
     with pytest.raises(KilledError):
-        bench.submit(extract)
+        killed_at(bench, "planned", late=True).submit(extract)
 
     job, _ = prepare(bench.context, Request(EXTRACT, NEXT if given else None))
 
@@ -650,7 +646,7 @@ def test_a_run_of_a_portfolio_for_a_date_that_was_given_counts_for_that_date() -
 # What is listed
 
 
-def test_a_submit_lists_the_runs_before_its_plan_and_after_it_and_an_ingest_once() -> None:
+def test_neither_a_submit_nor_an_ingest_lists_the_runs() -> None:
     bench = memory_bench()
     bench.submit(bench.drop(5, "bank-20261119.csv", seed=5))
     read_book(bench.context.adapters, BANK)
@@ -668,7 +664,7 @@ def test_a_submit_lists_the_runs_before_its_plan_and_after_it_and_an_ingest_once
     listed.clear()
     watched.ingest()
 
-    assert (2, 1) == (by_submit, listed.count(("keys", f"{BANK}/runs/")))
+    assert (0, 0) == (by_submit, listed.count(("keys", f"{BANK}/runs/")))
 
 
 def test_what_others_left_is_looked_for_in_the_runs_that_were_listed(

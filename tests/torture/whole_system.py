@@ -8,7 +8,6 @@ import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime, timedelta
 from io import BytesIO
 from typing import ClassVar
@@ -204,7 +203,7 @@ class WholeSystem(RuleBasedStateMachine):
         it.
         """
         if bench is None:
-            bench = replace(self.bench, store=self.bench.store.copy())
+            bench = self.bench.copy()
             rebuild(bench.context, bench.stored(run))
         rows: dict[str, int] = json.loads(bench.report(run, "summary.json"))["rows"]
         links = pl.read_csv(BytesIO(bench.report(run, "links.csv")), infer_schema=False)
