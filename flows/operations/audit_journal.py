@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Table, func, select
 
+from flows.runs.answers import ANSWERS, answers_stored
 from flows.runs.audited_store import FAILED, WRITTEN
 from flows.runs.identity import canonical, digest
 from flows.runs.journal import content_of, plain
-from flows.runs.outcomes import ANSWERS, answers_stored
 from flows.runs.trail_proof import Prover
 from schemas.database import (
     ANSWER,

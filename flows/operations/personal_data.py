@@ -13,6 +13,7 @@ import polars as pl
 
 from flows.analysis.exported_rows import named_rows, row_files
 from flows.runs.adapters import Adapters
+from flows.runs.answers import run_answers
 from flows.runs.chains import records
 from flows.runs.context import IssuerContext
 from flows.runs.decisions import CARDS, LINKS, decisions
@@ -20,7 +21,6 @@ from flows.runs.delivered import DeliveryId, all_deliveries, delivered_links_key
 from flows.runs.erased import NamedPeople, People, rows_of
 from flows.runs.frames import from_parquet
 from flows.runs.keys import acknowledgements, approvals, placements, results
-from flows.runs.outcomes import run_answers
 from flows.runs.persons import by_holder, holders_of
 from flows.runs.placements import placements_key, read_placements
 from flows.runs.single_links import SingleLink, prompted_singles
