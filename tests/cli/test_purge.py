@@ -14,6 +14,7 @@ from flows.cli.main import main
 from flows.commands.context import Context
 from flows.commands.purge import purge
 from flows.commands.trace import trace
+from flows.database.connection import Database
 from flows.reports.cardholder_trace import CardGivenError
 from schemas.expressions import PUBLISHED
 from schemas.portal import CUID, PAN
@@ -45,7 +46,8 @@ def bank(folder: Path, /, name: str = "bank", *, chunks_days: int = 0) -> tuple[
     (folder / f"{name}.toml").write_text(toml)
     (folder / "store").mkdir(exist_ok=True)
     then = datetime.now(UTC) - timedelta(days=3)
-    bench = Bench(LocalStore(folder / "store"), now=lambda: then)
+    database = Database(folder / "cardlink.db")
+    bench = Bench(LocalStore(folder / "store"), now=lambda: then, database=database)
     bench = replace(bench, issuer=bench.issuer.model_copy(update={"issuer": name}))
     run = bench.submit(bench.drop(20, "bank-20261101.csv")).manifest.run
     bench.answer()
