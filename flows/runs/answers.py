@@ -229,8 +229,8 @@ def _note(
 
 def digest_of_answers(rows: pl.DataFrame) -> str:
     """Return a digest of who gets which link by the answers of a file to a run."""
-    told = rows.sort("position").select("position", "row", "outcome", "url", "expires_on")
-    return digest(told.write_csv().encode())
+    links = rows.sort("position").select("position", "row", "outcome", "url", "expires_on")
+    return digest(links.write_csv().encode())
 
 
 def names_of(files: Sequence[Attributed]) -> dict[str, list[str]]:
@@ -293,7 +293,8 @@ def run_answers(connection: Connection, issuer: str, run: str) -> pl.DataFrame:
     """Return all answers of a run that name somebody (OUTCOME), each with the number and the name
     of its file (`number`, `file_name`). Who was sent the row is not named again.
     """
-    file, chunk = RESULT_FILE.c, ANSWERED_CHUNK.c
+    file = RESULT_FILE.c
+    chunk = ANSWERED_CHUNK.c
     numbers = select(chunk.number).where(chunk.issuer == issuer, chunk.run == run)
     query = rows_of_run(issuer, run).add_columns(file.name)
     query = query.where(

@@ -76,14 +76,14 @@ def audited(adapters: Adapters) -> Adapters:
     return adapters._replace(store=store)
 
 
-def _name(adapters: Adapters, what: str, key: str, sha256: str) -> None:
+def _name(adapters: Adapters, word: str, key: str, sha256: str) -> None:
     """Enter an object in the journal."""
 
     def name(act: Act) -> None:
         act.facts["objects"] = {key: sha256}
 
     of_run = _OF_RUN.match(key)
-    enter(adapters, key.partition("/")[0], what, name, run=of_run[1] if of_run else None)
+    enter(adapters, key.partition("/")[0], word, name, run=of_run[1] if of_run else None)
 
 
 class Named(NamedTuple):
@@ -98,9 +98,8 @@ def named_since(adapters: Adapters, prefix: str, since: datetime) -> list[Named]
     """Return the objects whose keys begin so, as entries since then name them."""
     issuer = prefix.partition("/")[0]
     is_of_store = JOURNAL.c.what.in_((WRITING, WRITTEN, FAILED))
-    return [
-        Named(entry.what, key, sha256)
-        for entry in entries(adapters, issuer, is_of_store, JOURNAL.c.at >= since)
-        for key, sha256 in entry.facts["objects"].items()
-        if key.startswith(prefix)
-    ]
+    named = list[Named]()
+    for entry in entries(adapters, issuer, is_of_store, JOURNAL.c.at >= since):
+        objects = entry.facts["objects"].items()
+        named += [Named(entry.what, key, sha) for key, sha in objects if key.startswith(prefix)]
+    return named
