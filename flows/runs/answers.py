@@ -116,15 +116,20 @@ def _replaced(
     gone = [
         row.number for row in known if row.digest == now[row.file] or not answered.get(row.number)
     ]
-    for of in INGESTED:
-        act.connection.execute(delete(of).where(of.c.issuer == act.issuer, of.c.number.in_(gone)))
-    others = [row.number for row in known if row.number not in gone]
-    is_other = (table.issuer == act.issuer) & table.number.in_(others)
-    act.connection.execute(update(RESULT_FILE).where(is_other).values(is_superseded=True))
+    _delete(act, gone)
+    is_left = (table.issuer == act.issuer) & table.number.in_([row.number for row in known])
+    act.connection.execute(update(RESULT_FILE).where(is_left).values(is_superseded=True))
     before = dict[str, frozenset[str]]()
     for row in known:
         before[row.file] = before.get(row.file, frozenset()) | answered.get(row.number, set())
     return before, {number: answered.get(number, set()) for number in gone}
+
+
+def _delete(act: Act, numbers: Sequence[int]) -> None:
+    """Delete result files with all that they say."""
+    for table in INGESTED:
+        is_one = (table.c.issuer == act.issuer) & table.c.number.in_(numbers)
+        act.connection.execute(delete(table).where(is_one))
 
 
 def runs_of(connection: Connection, issuer: str, numbers: Sequence[int]) -> dict[int, set[str]]:
@@ -206,13 +211,7 @@ def _note(
     """Say in the journal which files answer each run: names, digests, a count, and the digest of
     what each says by its number, "" for those that are `gone`.
     """
-    notes = dict[str, dict[str, Any]]()
-    for (run, number), rows in answers.group_by("run", "number", maintain_order=True):
-        facts = notes.setdefault(run, {**names_of([]), "rows": 0, ANSWERS: {}})
-        for name, values in names_of([results[number - first].attributed]).items():
-            facts[name] += values
-        facts["rows"] += rows.height
-        facts[ANSWERS][str(number)] = digest_of_answers(rows)
+    notes = _answering(results, answers, first)
     taken_back = dict[str, dict[str, Any]]()
     for number, runs in gone.items():
         for run in runs:
@@ -225,6 +224,20 @@ def _note(
     homeless = [result.attributed for result in results if not result.attributed.runs]
     if homeless:
         act.facts |= names_of(homeless)
+
+
+def _answering(
+    results: Sequence[ReadResult], answers: pl.DataFrame, first: int
+) -> dict[str, dict[str, Any]]:
+    """Return by run which files answer it, how many rows, and the digest of what each says."""
+    notes = dict[str, dict[str, Any]]()
+    for (run, number), rows in answers.group_by("run", "number", maintain_order=True):
+        facts = notes.setdefault(run, {**names_of([]), "rows": 0, ANSWERS: {}})
+        for name, values in names_of([results[number - first].attributed]).items():
+            facts[name] += values
+        facts["rows"] += rows.height
+        facts[ANSWERS][str(number)] = digest_of_answers(rows)
+    return notes
 
 
 def digest_of_answers(rows: pl.DataFrame) -> str:
