@@ -71,7 +71,8 @@ def read_mark(connection: Connection, issuer: str) -> Mark:
 
 def news_since(connection: Connection, store: Store, issuer: str, mark: Mark) -> News:
     """Return what was committed, and may have changed, since a mark was made."""
-    number, run = database.JOURNAL.c.number, database.JOURNAL.c.run
+    number = database.JOURNAL.c.number
+    run = database.JOURNAL.c.run
     query = select(number, run).where(database.JOURNAL.c.issuer == issuer, number > mark.journal)
     rows = connection.execute(query).all()
     last = max((row.number for row in rows), default=mark.journal)

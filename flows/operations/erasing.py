@@ -20,6 +20,7 @@ from flows.operations.personal_data import Mention, are_outcomes_of, is_in_place
 from flows.reports.across import reconcile_runs
 from flows.reports.lists import write_unsent
 from flows.reports.rebuild import rebuild_lasting
+from flows.runs.answers import erase_answers
 from flows.runs.chains import add_next, records
 from flows.runs.context import IssuerContext
 from flows.runs.delivered import (
@@ -34,7 +35,6 @@ from flows.runs.events import record_event
 from flows.runs.frames import from_parquet, write_parquet
 from flows.runs.identity import digest
 from flows.runs.keys import reconciliation
-from flows.runs.outcomes import erase_answers
 from flows.runs.persons import forget_persons
 from flows.runs.placements import mark_check, placements_key, read_placements
 from flows.runs.single_links import answer_key

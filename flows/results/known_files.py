@@ -3,10 +3,9 @@
 A file with rows that could not be placed waits: it is read again once something it depends on has
 changed, and reported again only if that changed its outcome.
 
-It is stored with a digest of what its outcome depends on (the runs registered last and whether each
-has its manifest, the key that opens results, what links are judged by, time zone, version) and one
-of the outcome. So results may arrive before their run's commit, and a link counts once its host is
-allowed or its form confirmed.
+It is stored with a digest of what its outcome depends on (the turn of the last commit, the key that
+opens results, what links are judged by, time zone, version) and one of the outcome. So results may
+arrive before their run's commit, and a link counts once its host is allowed or its form confirmed.
 """
 
 from collections.abc import Iterable
@@ -17,10 +16,10 @@ from sqlalchemy import select, update
 from flows import __version__
 from flows.results.confirmed_forms import link_rules
 from flows.runs.adapters import Adapters
+from flows.runs.answers import SETTLED, runs_of
 from flows.runs.commits import read_last_turn
 from flows.runs.context import IssuerContext
 from flows.runs.identity import canonical, digest
-from flows.runs.outcomes import SETTLED, runs_of
 from flows.runs.store import Entry
 from schemas.database import RESULT_FILE
 

@@ -22,7 +22,7 @@ from flows.submissions.prior_state import PriorState
 from flows.submissions.row_scope import RowScope
 from flows.submissions.run_choice import RunInputs
 from flows.submissions.scan import Scan
-from schemas.manifest import Counts, Manifest, SourceIdentity
+from schemas.manifest import Counts, SourceIdentity
 from schemas.portal import CUID
 
 COMPARED = ["cuid", "cuid_made", "last_4", "expiration"]
@@ -57,8 +57,7 @@ def changed_extract(
     with context.adapters.database.snapshot() as connection:
         runs = runs_under_name(connection, context.issuer.issuer, source.key)
     committed = [run for run in runs if run.turn is not None]
-    manifests = [end for end in (run.end() for run in committed) if isinstance(end, Manifest)]
-    is_known = any(manifest.source.sha256 == source.sha256 for manifest in manifests)
+    is_known = source.sha256 in {run.planned().source.sha256 for run in committed}
     if is_known or not committed:
         return None
     expected_run(context, source, inputs)
