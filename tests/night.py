@@ -114,15 +114,28 @@ def database_of(store: Store) -> Database:
     return _DATABASES.setdefault(store, Database("sqlite://"))
 
 
-def copied(database: Database) -> Database:
-    """Return a database in memory with the rows of another one in memory."""
-    copy = Database("sqlite://")
+def copied(database: Database, to: Path | None = None) -> Database:
+    """Return a database in memory, or in this file, with the rows of another one."""
+    copy = Database(to or "sqlite://")
     with database.snapshot() as here, copy.snapshot() as there:
         there.commit()
         source, target = here.connection.driver_connection, there.connection.driver_connection
         assert source is not None
         source.backup(target)
     return copy
+
+
+def put_back(database: Path, copy: Path, issuer: str) -> None:
+    """Give an issuer the rows in the file of a database that it has in a copy of it."""
+    with closing(sqlite3.connect(database, isolation_level=None)) as connection:
+        connection.execute("ATTACH ? AS copy", (str(copy),))
+        connection.execute("BEGIN IMMEDIATE")
+        for table in METADATA.sorted_tables:
+            of_issuer = f"{table.name} WHERE issuer = ?"
+            connection.execute(f"DELETE FROM main.{of_issuer}", (issuer,))
+            into = f"INSERT INTO main.{table.name}"
+            connection.execute(f"{into} SELECT * FROM copy.{of_issuer}", (issuer,))
+        connection.execute("COMMIT")
 
 
 def beside(store: T, database: Database) -> T:
@@ -172,18 +185,24 @@ class SealTerms(NamedTuple):
 B = TypeVar("B", bound="Bench")
 
 
-def killed_at(bench: B, what: str, times: int = 1, *, late: bool = False) -> B:
+def killed_at(
+    bench: B, what: str, times: int = 1, *, late: bool = False, for_good: bool = False
+) -> B:
     """Return the bench whose process is killed where it commits an act that its journal calls so,
-    the so-manyth, or (`late`) right after it.
+    the so-manyth, or (`late`) right after it; `for_good`: it gives no claim back either.
     """
     met = count(1)
+    dead: list[bool] = []
 
-    database = FailingDatabase(
-        bench.database,
-        lambda done: KilledError() if done == what and next(met) == times else None,
-        late=late,
-    )
-    return replace(bench, database=database)
+    def trouble(done: str) -> KilledError | None:
+        if dead and for_good:
+            return KilledError()
+        if done != what or next(met) != times:
+            return None
+        dead.append(True)
+        return KilledError()
+
+    return replace(bench, database=FailingDatabase(bench.database, trouble, late=late))
 
 
 @dataclass

@@ -13,7 +13,6 @@ from typing import NamedTuple
 from tests import refused
 from tests.refused import EXTRACT, Refusal, done_before, known, raised, submitting, with_service
 from tests.test_dry_runs import answered, sent
-from tests.torture.acts import TAKEN_BACK
 
 # the refused line is refused again, since what is shown is done in its place
 INSTEAD = {
@@ -80,7 +79,7 @@ CASES: dict[str, Callable[[Path], Refusal]] = {
     "NothingToProbeError": with_service(answered, "cardlink record {run} 99"),
     "DaysReversedError": known("cardlink backfill bank --from 2026-11-20 --to 2026-11-19"),
     "NoKeyGivenError": refused.no_key,
-    "ClaimedError": done_before("mend take-over", submitting(), prepared=TAKEN_BACK),
+    "ClaimedError": done_before("mend take-over", submitting()),
     "ConfigurationError": refused.wrong_setting,
     "LedgerPurgedError": raised("LedgerPurgedError", run="{run}", date="2026-11-20", setting="x"),
     "NotCommittedError": raised("NotCommittedError", run="{run}", issuer="bank", state="refused"),

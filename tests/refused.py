@@ -27,7 +27,6 @@ from tests.submissions.test_drift import half
 from tests.submissions.test_drift import settled as after_five_nights
 from tests.test_dry_runs import CASES as PREPARED
 from tests.test_dry_runs import answered, bank, facts_of, sent, unattributed
-from tests.torture.acts import TAKEN_BACK
 from tests.torture.partner import SERVICE, served
 
 WHY = "--reason 'ticket 7'"
@@ -190,13 +189,11 @@ def known(
     return lambda folder: about(folder, prepare, line, **words)
 
 
-def done_before(
-    command: str, line: str, *, prepared: Mapping[str, Any] = PREPARED, **words: str
-) -> Callable[[Path], Refusal]:
+def done_before(command: str, line: str, **words: str) -> Callable[[Path], Refusal]:
     """Return a case of a line on the store that a command of the dry runs is prepared on."""
 
     def case(folder: Path) -> Refusal:
-        arguments = prepared[command](folder)
+        arguments = PREPARED[command](folder)
         run = str(arguments.get("run", ""))
         return Refusal(line.format(run=run, why=WHY), {"RUN": run, **words}, other=submitting())
 
@@ -205,7 +202,7 @@ def done_before(
 
 def abandoned(folder: Path) -> Refusal:
     """Abandon a run."""
-    arguments = TAKEN_BACK["mend abandon"](folder)
+    arguments = PREPARED["mend abandon"](folder)
     facts_of(folder, "mend abandon", **arguments)
     return Refusal(submitting())
 

@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 
 from flows.adapters.local import LocalStore
 from flows.adapters.s3 import S3Store
+from flows.database.connection import Database
 from flows.runs.retry import Retry
 from flows.runs.store import Cleaner, Store
 from tests import servers
@@ -42,11 +43,12 @@ class Kind:
 
 
 class Place(NamedTuple):
-    """One store, named so that a child process opens the same one."""
+    """One store with its database, named so that a child process opens the same ones."""
 
     kind: str
     address: str
     name: str
+    beside: str = ""  # the folder of the databases of stores on a server
 
     def open(self, address: str = "", patience: float = PATIENT) -> CleanableStore:
         """Open the store, or the same through another address; each process connects anew."""
@@ -54,13 +56,23 @@ class Place(NamedTuple):
 
     @property
     def folder(self) -> Path:
-        """The folder of a store on disk."""
-        return Path(self.address) / self.name
+        """The folder of the database, and of a store on disk."""
+        return (Path(self.beside or self.address) / self.name).parent
+
+    @property
+    def rows(self) -> Path:
+        """The file of the database."""
+        return self.folder / "cardlink.db"
+
+    def database(self) -> Database:
+        """Return the database; each process connects anew."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return Database(self.rows)
 
 
-def places(kind: str, address: str, prefix: str = "store") -> Iterator[Place]:
-    """Yield empty stores of a kind without end."""
-    return (Place(kind, address, f"{prefix}-{number}") for number in count(1))
+def places(kind: str, address: str, prefix: str = "store", beside: str = "") -> Iterator[Place]:
+    """Yield empty stores of a kind, each in a folder with its database, without end."""
+    return (Place(kind, address, f"{prefix}-{number}/store", beside) for number in count(1))
 
 
 def impatient(attempts: int = 25) -> Retry:

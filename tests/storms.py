@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from sqlalchemy import Connection, select
 
@@ -95,10 +95,10 @@ class FailingDatabase(Database):
         done: list[str] = []
 
         def watched(connection: Connection) -> T:
-            before = _last_entry(connection, issuer)
+            before = last_entry(connection, issuer)
             result = work(connection)
-            last = _last_entry(connection, issuer)
-            done[:] = [last[1] if last != before else ""]
+            last = last_entry(connection, issuer)
+            done[:] = [last.what if last != before else ""]
             if not self._late:
                 self._fail(done[0])
             return result
@@ -114,7 +114,15 @@ class FailingDatabase(Database):
             raise error
 
 
-def _last_entry(connection: Connection, issuer: str) -> tuple[int, str]:
+class LastEntry(NamedTuple):
+    """The number of an issuer's last journal entry, and what it says was done."""
+
+    number: int = 0
+    what: str = ""
+
+
+def last_entry(connection: Connection, issuer: str) -> LastEntry:
+    """Return the last entry of an issuer's journal, as a transaction sees it."""
     query = select(JOURNAL.c.number, JOURNAL.c.what).where(JOURNAL.c.issuer == issuer)
     row = connection.execute(query.order_by(JOURNAL.c.number.desc()).limit(1)).first()
-    return (row[0], row[1]) if row is not None else (0, "")
+    return LastEntry(*row) if row is not None else LastEntry()

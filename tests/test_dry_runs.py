@@ -164,7 +164,7 @@ def take_over(folder: Path) -> Facts:
     case = abandon(folder)
     work = work_on(edges(LocalStore(folder / "store")), case["run"])
     # a process of another machine died while it held the claim
-    Lease.take(work, "dead:1", datetime.now(UTC), timedelta(hours=1))
+    Lease.take(work, "dead:1", datetime.now(UTC), timedelta(minutes=45))
     return case
 
 

@@ -14,7 +14,7 @@ RECORDS = re.compile(
 # what decides who gets which link and is no record
 EVIDENCE = re.compile(
     r"[^/]+/("
-    r"|(runs/[^/]+/)?single/.+"
+    r"(runs/[^/]+/)?single/.+"
     r"|deliveries/([a-z][a-z0-9-]*/)?\d{6}/(links[^/]*|done\.json)"
     r")"
 )

@@ -1,7 +1,7 @@
 """Where every card stands on a day by what town, portal and operator did, and what the book says.
 
-The census knows nothing of how the pipeline decides or adds up. Of the store it uses which file a
-run is of, in which order runs were registered, and what is sealed in their chunks, which it opens.
+The census knows nothing of how the pipeline decides or adds up. Of what is stored it uses which file
+a run is of, in which order runs were committed, and what is sealed in their chunks, which it opens.
 Of a row whose answer is in dispute it knows only what may have become of it.
 """
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from flows.book.book import read_book
 from flows.book.people import counted_cards
-from flows.runs.commits import registered_runs
+from flows.runs.commits import read_commits
 from flows.runs.stored_run import StoredRun
 from flows.wiring import wire
 from schemas.manifest import Manifest
@@ -72,7 +72,7 @@ class Try(NamedTuple):
 
 @dataclass
 class Census:
-    """The runs of an issuer as they were registered, and the rows of each."""
+    """The runs of an issuer as they were committed, and the rows of each."""
 
     runs: list[Manifest] = field(default_factory=list)
     rows: list[list[Row]] = field(default_factory=list)  # of each run
@@ -85,7 +85,7 @@ class Census:
     kept: set[tuple[Card, int]] = field(default_factory=set)  # with the run of the link
 
     def forget(self) -> None:
-        """Begin anew, as the store was put back."""
+        """Begin anew, as store and rows were put back."""
         self.runs.clear()
         self.rows.clear()
         self.lines.clear()
@@ -195,8 +195,8 @@ class Census:
         return {self.runs[turn].run for turn, _ in rows} | {issuer}
 
     def _read_on(self, life: Life, bank: Bank) -> None:
-        """Open the chunks of the runs that were registered since."""
-        for manifest in registered_runs(life.place.store, bank.name, len(self.runs)):
+        """Open the chunks of the runs that were committed since."""
+        for _, manifest in read_commits(life.place.adapters, bank.name, len(self.runs)):
             run = StoredRun.by_id(life.place.adapters, manifest.run)
             sealed = [bank.content(stored.key) for _, stored in sorted(run.sealed_chunks.items())]
             rows = [*refused_of(bank, manifest)]

@@ -15,6 +15,7 @@ from tests.lives.bank import Bank
 from tests.lives.command_line import verb_of
 from tests.lives.life import Life
 from tests.lives.worklines import filled
+from tests.night import copied, put_back
 
 WHY = ("--reason", "the issuer asked for it")
 # commands that are given again after a store was put back
@@ -78,17 +79,20 @@ def renew(life: Life, bank: Bank) -> None:
 
 
 def back_up(life: Life, bank: Bank) -> None:
-    """Copy all that is ours of an issuer's store."""
+    """Copy all that is ours of an issuer's store, and the database."""
     copy = _copy_of(life, bank)
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(life.place.folder / "store" / bank.name, copy, ignore=_dropped_by_others)
+    rows = _rows_of(life, bank)
+    rows.unlink(missing_ok=True)
+    copied(life.place.database, rows)
     life.operator.history.clear()
     life.operator.copied_shelf = {**life.operator.shelf}
     life.operator.copied_at = life.place.clock.now()
 
 
 def restore(life: Life, bank: Bank) -> None:
-    """Put the store back to its copy before anything was uploaded since, and go on."""
+    """Put store and rows back to their copy before anything was uploaded since, and go on."""
     if _put_back(life, bank):
         life.operator.submit(bank.name)
         _give_again(life, bank, ["ingest", bank.name])
@@ -96,7 +100,7 @@ def restore(life: Life, bank: Bank) -> None:
 
 
 def restore_later(life: Life, bank: Bank) -> None:
-    """Put the store back to its copy after the operator's work, and go on as the runbook says:
+    """Put store and rows back to their copy after the operator's work, and go on as the runbook says:
     give the commands of that time again, and mark what the portal has as uploaded.
     """
     commands = [*life.operator.history]
@@ -132,8 +136,8 @@ def _give_again(life: Life, bank: Bank, words: Sequence[str]) -> None:
 
 
 def _put_back(life: Life, bank: Bank) -> bool:
-    """Put the store back as a copy of objects does, where there is one; what others dropped since
-    is there.
+    """Put the store back as a copy of objects does, where there is one, and the issuer's rows; what
+    others dropped since is there.
     """
     copy = _copy_of(life, bank)
     folder = life.place.folder / "store" / bank.name
@@ -143,6 +147,7 @@ def _put_back(life: Life, bank: Bank) -> bool:
         if part.name not in (EXTRACTS, RESULTS):
             shutil.rmtree(part)
     shutil.copytree(copy, folder, copy_function=shutil.copy, dirs_exist_ok=True)
+    put_back(Path(life.place.database.place), _rows_of(life, bank), bank.name)
     life.restored += 1
     bank.behind = life.operator.copied_at
     _put_back_shelf(life, bank)
@@ -177,6 +182,10 @@ EVENTS: dict[str, Callable[[Life, Bank], None]] = {
 
 def _copy_of(life: Life, bank: Bank) -> Path:
     return life.place.folder / f"copy-{bank.name}"
+
+
+def _rows_of(life: Life, bank: Bank) -> Path:
+    return life.place.folder / f"copy-{bank.name}.db"
 
 
 def _dropped_by_others(folder: str, names: list[str]) -> list[str]:

@@ -1,5 +1,5 @@
-"""A store that dies with its process: from a chosen operation on nothing is done any more, until it
-is revived.
+"""A store and a database that die with their process: from a chosen operation on nothing is done
+any more, until they are revived.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ from pathlib import Path
 from threading import Lock
 from typing import TypeVar
 
+from sqlalchemy import Connection
+
 from flows.adapters.local import LocalSource
+from flows.database.connection import Database
 from flows.runs.store import Entry
 from tests.clocked import ClockedStore
 
@@ -53,34 +56,50 @@ class MortalStore(ClockedStore):
 
     def create(self, key: str, data: bytes) -> bool:
         """Write a key, where the process lives."""
-        self._live()
+        self.live()
         return super().create(key, data)
 
     def replace(self, key: str, parts: Iterable[bytes]) -> None:
         """Write a derived object, where the process lives."""
-        self._live()
+        self.live()
         super().replace(key, parts)
 
     def open(self, key: str, pin: Entry | None = None) -> LocalSource:
         """Open a key, where the process lives."""
-        self._live()
+        self.live()
         return super().open(key, pin)
 
     def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
         """List keys, where the process lives."""
-        self._live()
+        self.live()
         return super().keys(prefix, shallow=shallow)
 
     def delete(self, key: str) -> None:
         """Delete a key, where the process lives."""
-        self._live()
+        self.live()
         super().delete(key)
 
-    def _live(self) -> None:
+    def live(self) -> None:
+        """Begin an operation, where the process lives."""
         with self._lock:
             self.life.passed += 1
             if self.life.over:
                 raise KilledError
+
+
+class MortalDatabase(Database):
+    """Counts acts among the operations of a store: its process dies before one, or right after."""
+
+    def __init__(self, below: Database, store: MortalStore) -> None:
+        self.__dict__ |= below.__dict__
+        self._store = store
+
+    def act(self, issuer: str, work: Callable[[Connection], T]) -> T:
+        """Do one act, where the process lives."""
+        self._store.live()
+        done = super().act(issuer, work)
+        self._store.live()
+        return done
 
 
 @dataclass

@@ -24,7 +24,7 @@ from flows.runs import threads
 from flows.runs.adapters import Adapters
 from flows.runs.sealing import Opener
 from tests import keys
-from tests.lives.mortal import MortalStore, Reaper
+from tests.lives.mortal import MortalDatabase, MortalStore, Reaper
 from tests.lives.profile import Feed, Plan
 from tests.night import edges
 
@@ -84,24 +84,28 @@ class Clock:
 
 @dataclass
 class Place:
-    """A folder with a store whose process can be killed, and the clock of everything in it."""
+    """A folder with a store and a database whose process can be killed, and the clock of everything
+    in it.
+    """
 
     folder: Path
     plan: Plan
     clock: Clock = field(default_factory=Clock)
     store: MortalStore = field(init=False)
+    database: MortalDatabase = field(init=False)
     reaper: Reaper = field(init=False)
 
     def __post_init__(self) -> None:
         (self.folder / "store").mkdir(parents=True)
         self.store = MortalStore(self.folder / "store", self.clock.now)
+        self.database = MortalDatabase(wiring.open_database(self.folder), self.store)
         chance = random.Random(self.plan.seed)
         self.reaper = Reaper(self.store, chance, self.plan.deaths, self.clock.wait)
 
     @property
     def adapters(self) -> Adapters:
         """Its store and database, for who looks at them from outside."""
-        return edges(self.store, wiring.open_database(self.folder))
+        return edges(self.store, self.database)
 
     @contextmanager
     def wired(self) -> Iterator[list[Opener]]:
@@ -115,6 +119,7 @@ class Place:
             # a kill falls on the same operation of every life of a seed, and no thread costs time
             patch.setattr(threads, "ThreadPoolExecutor", _InTurn)
             patch.setattr(wiring, "open_store", lambda *_: self.store)
+            patch.setattr(wiring, "open_database", lambda *_: self.database)
             patch.setattr(wiring, "actor", lambda: "operator@desk:1")
             yield [stack.enter_context(GpgOpener([key.secret])) for key in map(key_of, KEYS)]
 

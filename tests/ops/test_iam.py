@@ -43,7 +43,6 @@ from flows.runs.keys import (
     ALL_ISSUERS,
     acknowledgements,
     analysis,
-    commits,
     corrections,
     deliveries,
     extracts,
@@ -77,6 +76,7 @@ STRICT = StoreSettings(
     verdict_tag="Scan",
     verdict_clean="CLEAN",
 )
+PART = "part-00001.parquet"  # of a ledger
 Rights = set[tuple[str, str]]
 
 
@@ -226,9 +226,8 @@ def test_what_is_written_once_cannot_be_written_over_by_the_pipeline_or_by_the_o
 ) -> None:
     keys, store = keys_of(whole.run), whole.bench.store
     event = next(store.keys(keys.events)).key
-    commit = next(store.keys(commits(BANK))).key
 
-    for key in (keys.manifest, keys.plan, event, commit, keys.chunks + keys.chunk_name(1)):
+    for key in (event, keys.ledger + PART, keys.chunks + keys.chunk_name(1)):
         for one in (store, place.owner.store):
             with pytest.raises(StoreDeniedError):
                 one.replace(key, [b"other"])
@@ -241,7 +240,7 @@ def test_what_is_written_once_cannot_be_written_over_by_the_pipeline_or_by_the_o
 def test_nothing_beyond_the_issuers_own_folder_can_be_listed_read_or_written(
     place: Place, whole: Whole
 ) -> None:
-    place.owner.store.create("other-bank/runs/x/manifest.json", b"{}")
+    place.owner.store.create("other-bank/runs/x/ledger/part-00001.parquet", b"{}")
     client: Any = whole.bench.store._client  # type: ignore[attr-defined]
 
     for prefix in ("", "nightly/", "nightly/other-bank/", f"nightly/{BANK}"):
@@ -251,9 +250,9 @@ def test_nothing_beyond_the_issuers_own_folder_can_be_listed_read_or_written(
         client.list_objects_v2(Bucket="locked")
     for beyond in (place.bench(client, "elsewhere"), whole.bench):
         with pytest.raises(StoreDeniedError):
-            beyond.store.create("other-bank/runs/x/plan.json", b"x")
+            beyond.store.create("other-bank/runs/x/chunks/1", b"x")
         with pytest.raises(StoreDeniedError):
-            beyond.store.open("other-bank/runs/x/manifest.json")
+            beyond.store.open("other-bank/runs/x/ledger/part-00001.parquet")
 
 
 @pytest.mark.parametrize(
@@ -278,7 +277,7 @@ def test_the_pipeline_deletes_nothing(whole: Whole) -> None:
     store: Any = whole.bench.store
 
     for key in (
-        keys_of(whole.run).manifest,
+        keys_of(whole.run).ledger + PART,
         keys_of(whole.run).report("report.html"),
         f"{extracts(BANK)}x",
     ):
@@ -308,17 +307,12 @@ def test_a_purge_deletes_with_a_role_of_its_own_that_can_do_nothing_else(
     assert gone == {entry.key for lot in due.lots for entry in lot.entries}
     assert used == granted(PURGE)
     kept = keys_of(whole.run)
-    for key in (
-        f"{extracts(BANK)}x",
-        f"{results(BANK)}x",
-        kept.plan,
-        kept.manifest,
-        kept.purged("chunks"),
-    ):
+    event = next(place.owner.store.keys(kept.events)).key
+    for key in (f"{extracts(BANK)}x", f"{results(BANK)}x", event, kept.purged("chunks")):
         with pytest.raises(StoreDeniedError):
             purger.store.delete(key)  # type: ignore[attr-defined]
     with pytest.raises(StoreDeniedError):
-        purger.store.open(kept.manifest)
+        purger.store.open(event)
 
 
 @pytest.mark.slow
@@ -358,14 +352,14 @@ def test_the_page_server_shows_pages_by_a_role_that_reads_nothing_else(
         shown = urlopen(f"{base}/{TOKEN}/{keys.report('report.html')}").read()
         scraped = urlopen(f"{base}/{TOKEN}/metrics").read()
         with pytest.raises(HTTPError, match="404"):
-            urlopen(f"{base}/{TOKEN}/{keys.manifest}")
+            urlopen(f"{base}/{TOKEN}/{keys.ledger}{PART}")
 
     assert b"<html" in shown
     assert b"cardlink_runs{" in scraped
     assert place.used() & granted(REPORTS) == granted(REPORTS)
     for key in (
         keys.report("links.csv"),
-        keys.manifest,
+        keys.ledger + PART,
         keys.chunks + keys.chunk_name(1),
         f"{extracts(BANK)}x",
     ):
@@ -390,7 +384,7 @@ def test_analysts_list_and_read_the_export_and_nothing_else(place: Place, whole:
     assert exported == listed != []
     assert place.used() & granted(ANALYSTS) == granted(ANALYSTS)
     keys = keys_of(whole.run)
-    for key in (keys.ledger + "part-00001.parquet", keys.report("links.csv"), f"{extracts(BANK)}x"):
+    for key in (keys.ledger + PART, keys.report("links.csv"), f"{extracts(BANK)}x"):
         with pytest.raises(StoreDeniedError):
             store.open(key)
     with pytest.raises(StoreDeniedError):
@@ -415,7 +409,7 @@ def test_arrivals_list_what_is_dropped_and_beat_by_a_role_that_reads_nothing(
     assert {f"nightly/nightly-{BANK}", f"ingest/ingest-{BANK}"} == set(started)
     assert place.used() & granted(ARRIVALS) == granted(ARRIVALS)
     dropped = next(place.owner.store.keys(extracts(BANK))).key
-    for key in (dropped, keys_of(whole.run).manifest, f"{BANK}/metrics/runs.json"):
+    for key in (dropped, keys_of(whole.run).ledger + PART, f"{BANK}/metrics/runs.json"):
         with pytest.raises(StoreDeniedError):
             store.open(key)
         with pytest.raises(StoreDeniedError):
@@ -461,9 +455,8 @@ def test_whoever_works_at_the_portal_fetches_chunks_and_drops_results_and_no_mor
     assert place.used() & granted(DROP) == granted(DROP)
     for key in (
         f"{extracts(BANK)}x",
-        keys.manifest,
+        keys.events + "x.json",
         keys.ledger + "x",
-        f"{commits(BANK)}000009.json",
     ):
         with pytest.raises(StoreDeniedError):
             store.create(key, b"x")

@@ -13,7 +13,7 @@ import pytest
 
 from flows.book.book import read_book
 from flows.errors import CardlinkError
-from flows.runs.claim import OLD, ClaimedError, Lease, work_on
+from flows.runs.claim import OLD, ClaimedError, Lease, claimed, work_on
 from flows.runs.commits import OvertakenError
 from flows.runs.context import IssuerContext
 from flows.runs.errors import AbandonedError
@@ -186,11 +186,10 @@ def test_a_run_that_the_last_holder_of_the_claim_finished_is_left_as_it_is(
     job, _ = prepare(bench.context, Request(extract))
     manifest = build_run(bench.context, job, MemorySealer()).manifest
     chunks = {key for key in bench.store.objects if "/chunks/" in key}
-    take = submitting.claimed
 
     def claimed_late(*subject: Any) -> Any:
         assert commit_run(bench.context, job, manifest)
-        return take(*subject)
+        return claimed(*subject)
 
     monkeypatch.setattr(submitting, "claimed", claimed_late)
 

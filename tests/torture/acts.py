@@ -5,19 +5,15 @@ Taken from the table of entries: `ACTS` has each.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from flows.adapters.local import LocalStore
 from flows.commands.context import Context
 from flows.commands.entry import Entry
 from flows.registry import ENTRIES
 from flows.reports.work_kinds import ERASING, UNKNOWN_SINGLES
-from flows.runs.claim import Lease
-from flows.runs.keys import keys_of
 from tests.night import DAY, Bench
 from tests.operations.test_questions import answered as answered_in_part
 from tests.operations.test_questions import filled, written
@@ -150,40 +146,12 @@ MORE = {
 }
 
 
-def _never_kept(prepare: Callable[[Path], Facts]) -> Callable[[Path], Facts]:
-    """Prepare a store whose run was taken back by hand, and so the book that knew its commit."""
-
-    def prepared(folder: Path) -> Facts:
-        case = prepare(folder)
-        shutil.rmtree(folder / "store" / "bank" / "book", ignore_errors=True)
-        return case
-
-    return prepared
-
-
-def _claimed(folder: Path) -> Facts:
-    """Prepare a run that another machine has claimed for longer than the harm takes."""
-    case = CASES["mend take-over"](folder)
-    claims = keys_of(case["run"]).claims
-    shutil.rmtree(folder / "store" / claims)
-    store = LocalStore(folder / "store")
-    Lease.take(store, claims, "another:7", datetime.now(UTC), timedelta(minutes=45))
-    return case
-
-
-TAKEN_BACK = {
-    "mend abandon": _never_kept(CASES["mend abandon"]),
-    "mend take-over": _never_kept(_claimed),
-}
 SPECIAL: dict[str, dict[str, Any]] = {
     "person erase": {"half_done": ERASING, "adds_records": True},
     # each request to read a file again is a record of its own
     "mend ingest-again": {"adds_records": True},
 }
-ACTS = {
-    name: Act(name, prepare, **SPECIAL.get(name, {}))
-    for name, prepare in (CASES | TAKEN_BACK).items()
-} | MORE
+ACTS = {name: Act(name, prepare, **SPECIAL.get(name, {})) for name, prepare in CASES.items()} | MORE
 
 
 def unharmed() -> set[str]:

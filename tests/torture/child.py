@@ -19,17 +19,24 @@ from flows.cli.__main__ import run
 from flows.errors import CardlinkError, guarded
 from flows.extensions.simulator.portal_key import PortalKey
 from flows.runs.sealing import Sealer
+from flows.wiring import open_database
 from schemas.issuer import Issuer
 from tests.night import Bench
 from tests.stores import Place
-from tests.torture.crash import Boundaries, Crash, CrashingSealer, CrashingStore
-from tests.torture.harmed_store import HarmedStore, Writes
+from tests.torture.crash import (
+    Boundaries,
+    Crash,
+    CrashingDatabase,
+    CrashingSealer,
+    CrashingStore,
+)
+from tests.torture.harmed_store import HarmedDatabase, HarmedStore, Writes
 from tests.torture.partner import served
 
 
 @dataclass
 class CrashingBench(Bench):
-    """A bench whose store and sealer pass boundaries."""
+    """A bench whose store, database and sealer pass boundaries."""
 
     boundaries: Boundaries = field(default_factory=Boundaries)
 
@@ -43,12 +50,14 @@ def work(job: dict[str, Any]) -> int:
     """Do a job; leave what it came to, and the boundaries it passed, in its file."""
     boundaries = Boundaries(Crash(*job["crash"]) if job["crash"] else None)
     public, secret, fingerprint = job["key"]
+    place = Place(*job["place"])
     bench = CrashingBench(
-        CrashingStore(Place(*job["place"]).open(), boundaries),
+        CrashingStore(place.open(), boundaries),
         Issuer.model_validate(job["issuer"]),
         lambda: datetime.fromisoformat(job["now"]),
         PortalKey(public.encode(), secret.encode(), fingerprint),
         job["actor"],
+        database=CrashingDatabase(place.database(), boundaries),
         boundaries=boundaries,
     )
     try:
@@ -69,9 +78,13 @@ def _do(bench: Bench, job: dict[str, Any]) -> str:
 def killed(job: dict[str, Any]) -> int:
     """Be the command line until the write at which SIGKILL ends it."""
     sys.argv = ["cardlink", *job["argv"]]
-    store = HarmedStore(Place(*job["place"]).open(), Writes(*job["harm"]))
+    writes = Writes(*job["harm"])
+    place = Place(*job["place"])
+    store = HarmedStore(place.open(), writes)
+    database = HarmedDatabase(open_database(Path(job["folder"])), writes)
     with (
         patch("flows.wiring.open_store", lambda *_: store),
+        patch("flows.wiring.open_database", lambda *_: database),
         served(Path(job["folder"])),
     ):
         run()
@@ -79,17 +92,22 @@ def killed(job: dict[str, Any]) -> int:
 
 
 def command(job: dict[str, Any]) -> int:
-    """Be the command line on a store that passes boundaries; leave what it printed in files."""
+    """Be the command line on a store and a database that pass boundaries; leave what it printed in
+    files.
+    """
     folder = Path(job["folder"])
     os.chdir(folder)
     sys.argv = ["cardlink", *job["argv"]]
     sys.stdout, sys.stderr = (open(number, "w", closefd=False) for number in (1, 2))  # noqa: SIM115  until the end
     boundaries = Boundaries(Crash(*job["crash"]) if job["crash"] else None)
+    place = Place(*job["place"])
+    store = CrashingStore(place.open(), boundaries)
+    database = CrashingDatabase(place.database(), boundaries)
     code: Any = 1
     try:
-        with patch(
-            "flows.wiring.open_store",
-            lambda *_: CrashingStore(Place(*job["place"]).open(), boundaries),
+        with (
+            patch("flows.wiring.open_store", lambda *_: store),
+            patch("flows.wiring.open_database", lambda *_: database),
         ):
             run()
     except SystemExit as end:

@@ -1,5 +1,5 @@
-"""A store and a sealer that end their process at a chosen moment: by SIGKILL nothing after it
-runs.
+"""A store, a database and a sealer that end their process at a chosen moment: by SIGKILL nothing
+after it runs.
 """
 
 from __future__ import annotations
@@ -8,25 +8,30 @@ import os
 import re
 import signal
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from threading import Lock
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
+from sqlalchemy import Connection
+
+from flows.database.connection import Database
 from flows.runs.sealing import Plain, Sealed, Sealer
 from flows.runs.store import Entry, Source, Store
+from tests.storms import last_entry
 
+T = TypeVar("T")
 BEFORE, WITHIN, AFTER = "before", "within", "after"
 _WHERE = re.compile(
-    r"[^/]+/(?:runs/[^/]+/)?(?P<what>extracts|results|probe|submissions|plan|manifest|chunks|seals|claims|ledger|"
-    r"events|report/[a-z.]+|runs)?"
+    r"[^/]+/(?:runs/[^/]+/)?"
+    r"(?P<what>extracts|results|probe|chunks|seals|ledger|events|report/[a-z.]+|runs)?"
 )
 
 
 class Crash(NamedTuple):
     """The `nth` passing (from 1) of a boundary, before, within or after it."""
 
-    boundary: str  # `create manifest`, `open chunks`, `seal`, …
+    boundary: str  # `create seals`, `open chunks`, `seal`, `act committed`, …
     moment: str
     nth: int
     number: int = signal.SIGKILL
@@ -91,6 +96,27 @@ class CrashingStore:
         for part in parts:
             yield part
             self._boundaries.within(f"replace {found['what'] if found else ''}", number)
+
+
+class CrashingDatabase(Database):
+    """A database whose every act is a boundary: right before its commit, and right after."""
+
+    def __init__(self, below: Database, boundaries: Boundaries) -> None:
+        self.__dict__ |= below.__dict__
+        self._boundaries = boundaries
+
+    def act(self, issuer: str, work: Callable[[Connection], T]) -> T:
+        with ExitStack() as stack:
+
+            def watched(connection: Connection) -> T:
+                before = last_entry(connection, issuer)
+                result = work(connection)
+                last = last_entry(connection, issuer)
+                what = last.what if last != before else "without an entry"
+                stack.enter_context(self._boundaries.step(f"act {what}"))
+                return result
+
+            return super().act(issuer, watched)
 
 
 class CrashingSealer:

@@ -23,10 +23,11 @@ from unittest.mock import patch
 from flows.commands.context import Context
 from flows.commands.result import Result
 from flows.errors import CardlinkError
+from flows.wiring import open_database
 from tests.mentions import pasted
 from tests.stores import Place
 from tests.torture.acts import ACTS, NAMED, Act, run
-from tests.torture.harmed_store import Harm, HarmedStore, KilledError, Writes
+from tests.torture.harmed_store import Harm, HarmedDatabase, HarmedStore, KilledError, Writes
 from tests.torture.nursery import Forkserver
 from tests.torture.partner import served
 from tests.torture.standing_facts import Facts, differences, facts_of_store
@@ -248,10 +249,12 @@ class Scene:
     def wired(self, writes: Writes, offset: timedelta) -> Iterator[None]:
         """Let commands work on this store, at a time that is so much later."""
         store = HarmedStore(self.place.open(), writes)
+        database = HarmedDatabase(open_database(self.folder), writes)
         writes.offset = offset
         moment: Callable[[], datetime] = lambda: datetime.now(UTC) + writes.offset  # noqa: E731  a clock
         with (
             patch("flows.wiring.open_store", lambda *_: store),
+            patch("flows.wiring.open_database", lambda *_: database),
             patch("flows.wiring.now", moment),
             served(self.folder),
         ):

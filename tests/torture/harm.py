@@ -86,8 +86,10 @@ def torture(
 def harm(share: Share) -> list[Tally]:
     """Do each part of a share to stores of one kind."""
     fresh = f"torture-{share.seed}"
+    by_disk = KINDS[share.kind].on_disk
     with stage(share.folder) as (night, children), served(share) as address:
-        stores, seed = places(share.kind, address, fresh), share.seed
+        stores = places(share.kind, address, fresh, "" if by_disk else str(share.folder / "rows"))
+        seed = share.seed
         harms: dict[str, Callable[[int], Tally]] = {
             "kills": lambda size: kill_many(night, children, stores, size, seed),
             "races": lambda size: race_many(night, children, stores, size, seed),
@@ -98,7 +100,7 @@ def harm(share: Share) -> list[Tally]:
                 _acts(share, "crossed", stores), share.kind, size, seed
             ),
         }
-        if KINDS[share.kind].on_disk:
+        if by_disk:
             harms["power"] = lambda size: lose_power(night, children, stores, size, seed)
         return [
             _printed(act(share.size_of(part))) for part, act in harms.items() if part in share.parts
@@ -139,7 +141,7 @@ def stage(folder: Path) -> Iterator[tuple[GateFacts, Children]]:
     folder.mkdir(parents=True, exist_ok=True)
     with (
         forkserver() as born,
-        undisturbed(Place("directory", str(folder), "quiet")) as night,
+        undisturbed(Place("directory", str(folder), "quiet/store")) as night,
     ):
         yield night, Children(born, folder)
     remove_dead_homes()  # as the next command would: the gpg homes of the killed

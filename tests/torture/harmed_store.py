@@ -1,6 +1,6 @@
-"""A store whose n-th write is harmed: the process dies there, is stopped there, another process
-does the same first, what is written from there on is not listed yet, or what is deleted from there
-on is listed still.
+"""A store and a database whose n-th write is harmed: the process dies there, is stopped there,
+another process does the same first, what is written from there on is not listed yet, or what is
+deleted from there on is listed still.
 """
 
 from __future__ import annotations
@@ -11,12 +11,16 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Literal, TypeVar
 
+from sqlalchemy import Connection
+
+from flows.database.connection import Database
 from flows.runs.store import Entry, Source, StoreBusyError
 from tests.memory import one_level
 from tests.stores import CleanableStore
 
+T = TypeVar("T")
 Harm = Literal[
     "killed before",
     "killed after",
@@ -149,3 +153,21 @@ class HarmedStore:
 
     def hides(self) -> bool | None:
         return self._store.hides()
+
+
+class HarmedDatabase(Database):
+    """A database whose acts are counted among the writes, and one of them harmed."""
+
+    def __init__(self, below: Database, writes: Writes) -> None:
+        self.__dict__ |= below.__dict__
+        self._writes = writes
+
+    def act(self, issuer: str, work: Callable[[Connection], T]) -> T:
+        results: list[T] = []
+
+        def act() -> bool:
+            results.append(super(HarmedDatabase, self).act(issuer, work))
+            return True
+
+        self._writes.write("an act", act)
+        return results[-1]

@@ -24,6 +24,7 @@ MOMENTS = {
     "open": (BEFORE,),  # after a read is before what follows it
     "list": (BEFORE,),
     "create": (BEFORE, AFTER),
+    "act": (BEFORE, AFTER),
     "seal": (BEFORE, AFTER),
     "replace": (BEFORE, WITHIN, AFTER),
 }

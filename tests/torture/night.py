@@ -20,6 +20,7 @@ from typing import Any
 import polars as pl
 
 from flows.adapters.gpg_opener import GpgOpener
+from flows.database.connection import Database
 from flows.extensions.simulator.answer import answer_store
 from flows.extensions.simulator.extract import write_sample
 from flows.extensions.simulator.portal import Portal
@@ -28,8 +29,9 @@ from flows.runs.identity import canonical
 from flows.runs.keys import extracts, keys_of, results
 from flows.runs.sealing import Opener
 from flows.runs.store import Store
+from schemas.manifest import Manifest
 from tests import keys
-from tests.night import BANK, DAY, Bench, issuer
+from tests.night import BANK, DAY, Bench, copied, issuer
 from tests.stores import Place
 from tests.torture.nursery import Forkserver
 
@@ -57,21 +59,36 @@ class Remembering:
 
 
 @dataclass(frozen=True)
+class Moment:
+    """What is stored at a moment: all objects, and a database in memory with all rows."""
+
+    objects: Mapping[str, bytes] = field(default_factory=dict)
+    rows: Database = field(default_factory=lambda: Database("sqlite://"))
+
+
+@dataclass(frozen=True)
 class GateFacts:
-    """The undisturbed night: its objects before and after the answers were taken up, and its chunks
-    in the clear.
+    """The undisturbed night: its objects and rows before and after the answers were taken up, and
+    its chunks in the clear.
     """
 
     opener: Opener
     extract: bytes
-    run: str
-    answered: Mapping[str, bytes]
-    reported: Mapping[str, bytes]
-    chunks: tuple[bytes, ...]
+    manifest: Manifest | None = None
+    answered: Moment = Moment()
+    reported: Moment = Moment()
+    chunks: tuple[bytes, ...] = ()
+
+    @property
+    def run(self) -> str:
+        """The run of the night."""
+        assert self.manifest is not None
+        return self.manifest.run
 
     def bench(self, place: Place, now: datetime = LATER, actor: str = "later:1") -> Bench:
         """Return the issuer's bench on another store."""
-        return Bench(place.open(), _issuer(), lambda: now, actor=actor)
+        edges = place.open(), _issuer(), lambda: now
+        return Bench(*edges, actor=actor, database=place.database())
 
     def dropped(self, place: Place) -> Bench:
         """Return the bench with the extract dropped."""
@@ -81,22 +98,22 @@ class GateFacts:
 
     def until_answered(self, place: Place) -> Bench:
         """Return the bench as it was before the answers were taken up."""
-        bench = self.bench(place)
-        _put(bench.store, self.answered)
-        return bench
+        return self._at(self.answered, place)
 
     def until_reported(self, place: Place) -> Bench:
         """Return the bench as it was at the end."""
+        return self._at(self.reported, place)
+
+    def _at(self, moment: Moment, place: Place) -> Bench:
         bench = self.bench(place)
-        _put(bench.store, self.reported)
+        _put(bench.store, moment.objects)
+        copied(moment.rows, place.rows)
         return bench
 
     def drop_results(self, bench: Bench) -> None:
         """Drop the partner's answers, unless they are there."""
-        _put(
-            bench.store,
-            {key: data for key, data in self.answered.items() if key.startswith(results(BANK))},
-        )
+        objects = self.answered.objects.items()
+        _put(bench.store, {key: data for key, data in objects if key.startswith(results(BANK))})
 
     def submit_losses(self, bench: Bench) -> list[str]:
         """Name what differs from the undisturbed night in what stands for upload."""
@@ -112,20 +129,11 @@ class GateFacts:
             found.append("a chunk that is not the one its manifest names")
         if tuple(self.opener.open(data, 1 << 24) for data in sealed) != self.chunks:
             found.append("rows of a chunk")
-        if not _ledger(self.reported, self.run).equals(bench.ledger(self.run)):
+        if not _ledger(self.reported.objects, self.run).equals(bench.ledger(self.run)):
             found.append("the ledger")
-        if _facts(bench.content(keys_.manifest)) != _facts(self.answered[keys_.manifest]):
+        if _facts(manifest) != _facts(self.manifest):
             found.append("the manifest's counts")
-        if (
-            len(
-                [
-                    entry
-                    for entry in bench.store.keys(f"{BANK}/runs/")
-                    if entry.key.endswith("/manifest.json")
-                ]
-            )
-            != 1
-        ):
+        if [run.id for run in bench.runs.committed()] != [self.run]:
             found.append("a second commit")
         return found
 
@@ -137,7 +145,7 @@ class GateFacts:
             f"report/{name}"
             for name in REPORTS
             if _same(name, bench.report(self.run, name))
-            != _same(name, self.reported[keys_of(self.run).report(name)])
+            != _same(name, self.reported.objects[keys_of(self.run).report(name)])
         ]
         if bench.ingest().files or len(known_files(bench.adapters, BANK)) != len(self.chunks):
             found.append("a result that is not marked as taken up, or twice")
@@ -237,18 +245,22 @@ def undisturbed(place: Place) -> Iterator[GateFacts]:
     write_sample(out, ROWS, bad=0.08, seed=1, as_of=DAY)
     with GpgOpener([keys.sound().secret]) as gpg:
         opener = Remembering(gpg)
-        night = GateFacts(opener, out.getvalue(), "", {}, {}, ())
+        night = GateFacts(opener, out.getvalue())
         bench = night.dropped(place)
         manifest = bench.submit(EXTRACT).manifest
         portal = Portal(opener, today=LATER.date(), fail_share=0.2, shuffle=True, seed=7)
         answer_store(bench.adapters, BANK, portal)
-        answered = bench.snapshot()
+        answered = _moment(bench)
         bench.ingest()
         names = [keys_of(manifest.run).chunks + chunk.name for chunk in manifest.chunks]
-        opened = tuple(opener.open(answered[name], 1 << 24) for name in names)
+        opened = tuple(opener.open(answered.objects[name], 1 << 24) for name in names)
         yield replace(
-            night, run=manifest.run, answered=answered, reported=bench.snapshot(), chunks=opened
+            night, manifest=manifest, answered=answered, reported=_moment(bench), chunks=opened
         )
+
+
+def _moment(bench: Bench) -> Moment:
+    return Moment(bench.snapshot(), copied(bench.database))
 
 
 def _issuer() -> Any:
@@ -260,9 +272,10 @@ def _put(store: Store, objects: Mapping[str, bytes]) -> None:
         store.create(key, data)
 
 
-def _facts(manifest: bytes) -> bytes:
+def _facts(manifest: Manifest | None) -> bytes:
     """Return a manifest without what sealing and storing make different each time."""
-    plain = json.loads(manifest)
+    assert manifest is not None
+    plain = manifest.model_dump(mode="json")
     chunks = [
         {name: chunk[name] for name in ("number", "name", "rows")} for chunk in plain["chunks"]
     ]

@@ -27,10 +27,15 @@ from tests.torture.night import EXTRACT, Children, GateFacts
 from tests.torture.tally import Tally
 
 ROOT = Path(__file__).parents[2]
-CALLS = "openat,write,fsync,link,linkat,rename,renameat,renameat2,unlink,unlinkat,mkdir,mkdirat"
+CALLS = (
+    "openat,write,pwrite64,ftruncate,fsync,fdatasync,link,linkat,"
+    "rename,renameat,renameat2,unlink,unlinkat,mkdir,mkdirat"
+)
+ROWS = "cardlink.db"  # the database's files are written in place
 CHILD = (
     "import json, sys; from tests.torture.child import work; sys.exit(work(json.load(sys.stdin)))"
 )
+SYNCING = ("fsync", "fdatasync")
 _CALL = re.compile(r"(?P<name>\w+)\((?P<given>.*)\) += (?P<result>\d+)")
 _DESCRIPTOR, _TEXT = re.compile(r"<([^>]*)>"), re.compile(r'"([^"]*)"')
 # what is forgotten, where it was not synced
@@ -44,6 +49,7 @@ class Call(NamedTuple):
     paths: tuple[str, ...]
     data: bytes = b""
     creates: bool = False
+    place: int = 0  # where it is written, or what is left of it
 
 
 @dataclass
@@ -53,6 +59,11 @@ class File:
     data: bytes = b""
     synced: bytes = b""
     origin: Path | None = None
+
+    def write(self, data: bytes, place: int) -> None:
+        """Write at a place, over what is there."""
+        before = self.data[:place].ljust(place, b"\0")
+        self.data = before + data + self.data[place + len(data) :]
 
 
 @dataclass
@@ -79,12 +90,16 @@ class Forgetful:
         paths = [PurePath(path).relative_to(self._root) for path in call.paths]
         match call.name:
             case "openat" if call.creates:
-                self._folder(paths[0].parent).names[paths[0].name] = File()
+                self._folder(paths[0].parent).names.setdefault(paths[0].name, File())
             case "write":
-                file = self._at(paths[0])
-                assert isinstance(file, File)
-                file.data += call.data
-            case "fsync":
+                file = self._file(paths[0])
+                file.write(call.data, len(file.data))
+            case "pwrite64":
+                self._file(paths[0]).write(call.data, call.place)
+            case "ftruncate":
+                file = self._file(paths[0])
+                file.data = file.data[: call.place].ljust(call.place, b"\0")
+            case "fsync" | "fdatasync":
                 found = self._at(paths[0])
                 if isinstance(found, File):
                     found.synced = found.data
@@ -103,6 +118,11 @@ class Forgetful:
     def restart(self, target: Path, memory: Memory, chance: random.Random) -> None:
         """Write what is left after a power loss to an empty folder."""
         _write(self._top, target, memory, chance)
+
+    def _file(self, path: PurePath) -> File:
+        found = self._at(path)
+        assert isinstance(found, File)
+        return found
 
     def _folder(self, path: PurePath) -> Folder:
         found = self._at(path)
@@ -137,7 +157,8 @@ def lose_power(
         place = next(places)
         bench = night.dropped(place) if do == "submit" else night.until_answered(place)
         before = Forgetful(place.folder)
-        calls = [call for call in _recorded(children, place, do) if synced or call.name != "fsync"]
+        recorded = _recorded(children, place, do)
+        calls = [call for call in recorded if synced or call.name not in SYNCING]
         moments = range(len(calls) + 1)
         chosen = sorted(chance.sample(moments, min(losses // 2, len(moments))))
         for number, call in enumerate([*calls, None]):
@@ -214,13 +235,13 @@ def _calls(trace: Path, root: Path) -> Iterator[Call]:
 def _call(name: str, given: str, result: int, root: str) -> Call | None:
     """Return a call that succeeded below the root."""
     opened, texts = _DESCRIPTOR.findall(given), [_plain(text) for text in _TEXT.findall(given)]
-    by_descriptor = name in ("write", "fsync")
+    by_descriptor = name in ("write", "pwrite64", "ftruncate", *SYNCING)
     paths = tuple(os.fsdecode(one) for one in ([_plain(opened[0])] if by_descriptor else texts))
     if not all(f"{path}/".startswith(f"{root}/") for path in paths):
         return None
-    return Call(
-        name, paths, b"".join(texts)[:result] if name == "write" else b"", "O_CREAT" in given
-    )
+    data = b"".join(texts)[:result] if by_descriptor else b""
+    place = int(given.rpartition(", ")[2]) if name in ("pwrite64", "ftruncate") else 0
+    return Call(name, paths, data, "O_CREAT" in given, place)
 
 
 def _plain(text: str) -> bytes:
@@ -231,7 +252,13 @@ def _read(folder: Path) -> Folder:
     """Return a folder as it is, all of it synced."""
     found = Folder()
     for path in folder.iterdir():
-        found.names[path.name] = _read(path) if path.is_dir() else File(origin=path)
+        if path.is_dir():
+            found.names[path.name] = _read(path)
+        elif path.name.startswith(ROWS):
+            data = path.read_bytes()
+            found.names[path.name] = File(data, data)
+        else:
+            found.names[path.name] = File(origin=path)
     found.sync()
     return found
 
@@ -241,7 +268,8 @@ def _write(folder: Folder, target: Path, memory: Memory, chance: random.Random) 
     unsynced.
     """
     target.mkdir(exist_ok=True, parents=True)
-    for name in sorted(folder.names.keys() | folder.synced.keys()):
+    names = folder.names.keys() | folder.synced.keys()
+    for name in sorted(names - {f"{ROWS}-shm"}):  # what is shared in memory is made anew
         kept = {"names and data": folder.synced, "data": folder.names}.get(memory)
         found = (chance.choice((folder.names, folder.synced)) if kept is None else kept).get(name)
         if isinstance(found, Folder):

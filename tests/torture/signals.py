@@ -25,7 +25,6 @@ from tests.torture.tally import Tally
 
 DONE, AGAIN = 0, 75
 COUNTS = (
-    "/manifest.json",
     "/chunks/",
     "/ledger/",
     "/report/",
@@ -58,7 +57,7 @@ class Plan(NamedTuple):
 def commands(night: GateFacts) -> dict[str, list[str]]:
     """Return the commands that are stopped, by name: those that write much, little and nothing."""
     run = night.run
-    summary = json.loads(night.reported[keys_of(run).report("summary.json")])
+    summary = json.loads(night.reported.objects[keys_of(run).report("summary.json")])
     errors = str(summary["rows"]["error"])
     return {
         "submit": ["submit", BANK],

@@ -48,7 +48,8 @@ def test_every_command_that_changes_something_is_harmed_or_its_own_torture_is_na
 @pytest.mark.slow
 @pytest.mark.skipif(not can_trace(), reason="needs strace, and the right to trace")
 def test_a_disk_that_only_says_that_it_has_synced_is_found_out(tmp_path: Path) -> None:
-    with forkserver() as born, undisturbed(Place("directory", str(tmp_path), "quiet")) as night:
+    quiet = Place("directory", str(tmp_path), "quiet/store")
+    with forkserver() as born, undisturbed(quiet) as night:
         children = Children(born, tmp_path)
         stores = places("directory", str(tmp_path))
 

@@ -28,34 +28,24 @@ from flows.errors import TryAgainError
 from flows.extensions.simulator.answer import Habits, answer_store
 from flows.extensions.simulator.portal import Portal
 from flows.reports.rebuild import rebuild
+from flows.runs.events import ANSWERED
 from flows.runs.keys import keys_of, results
 from schemas.manifest import Manifest
 from tests.memory import KilledError, MemoryOpener
-from tests.memory_bench import memory_bench
-from tests.night import BANK, NOON, Bench
+from tests.memory_bench import MemoryBench, memory_bench
+from tests.night import BANK, NOON, Bench, killed_at
 from tests.torture.tally import Tally
 
-SUBMITTING = (
-    "submissions/",
-    "plan.json",
-    "claims/",
-    "seals/",
-    "chunks/",
-    "ledger/",
-    "manifest.json",
-    "events/",
-)
-INGESTING = (
-    "results/",
-    "events/",
-    "links.csv",
-    "summary.json",
-    "report/",
-)
+SUBMITTED = ("planned", "committed", "reported")  # acts of a submit
+INGESTED = (ANSWERED,)  # of an ingest
+SUBMITTING = ("seals/", "chunks/", "ledger/", "events/", *SUBMITTED)
+INGESTING = ("results/", "events/", "links.csv", "summary.json", "report/", *INGESTED)
 
 
 def deaths(places: Sequence[str]) -> st.SearchStrategy[tuple[str, int, bool] | None]:
-    """Return no death, or one at the so-manyth operation on such a key, before or after it."""
+    """Return no death, or one at the so-manyth operation on such a key, or such act, before or
+    after it.
+    """
     return st.none() | st.tuples(st.sampled_from(places), st.integers(1, 2), st.booleans())
 
 
@@ -101,7 +91,7 @@ class WholeSystem(RuleBasedStateMachine):
     @rule(extract=extracts, death=deaths(SUBMITTING))
     def submit_one(self, extract: str, death: tuple[str, int, bool] | None) -> None:
         """An extract is submitted, for the first time or again, and the process may die."""
-        self._living(death, lambda: self.bench.submit(extract, opened=["reject-rate"]))
+        self._living(death, lambda bench: bench.submit(extract, opened=["reject-rate"]))
 
     @rule(habits=HABITS)
     def the_partner_answers(self, habits: Habits) -> None:
@@ -119,7 +109,7 @@ class WholeSystem(RuleBasedStateMachine):
     @rule(death=deaths(INGESTING))
     def take_up_results(self, death: tuple[str, int, bool] | None) -> None:
         """Results are ingested, and the process may die."""
-        self._living(death, self.bench.ingest)
+        self._living(death, lambda bench: bench.ingest())
 
     @rule(hours=st.integers(1, 48))
     def time_passes(self, hours: int) -> None:
@@ -160,15 +150,22 @@ class WholeSystem(RuleBasedStateMachine):
             assert rows == self._check_report(manifest.run, self.bench)
         assert len(self.seen) == len(self.rows)
 
-    def _living(self, death: tuple[str, int, bool] | None, act: Callable[[], object]) -> None:
+    def _living(
+        self, death: tuple[str, int, bool] | None, act: Callable[[MemoryBench], object]
+    ) -> None:
         """Do something that may die; what died is not missed by the next one, whose claims have run
         out.
         """
         self.moment += timedelta(minutes=5)
+        bench = self.bench
         if death is not None:
-            self.bench.store.die_at(*death[:2], late=death[2])
+            what, times, is_late = death
+            if what in (*SUBMITTED, *INGESTED):
+                bench = killed_at(bench, what, times, late=is_late, for_good=True)
+            else:
+                bench.store.die_at(what, times, late=is_late)
         try:
-            act()
+            act(bench)
             self.lived["steps that ended by themselves"] += 1
         except KilledError:
             self.lived["steps that died"] += 1
