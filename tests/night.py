@@ -21,7 +21,7 @@ from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 import polars as pl
-from sqlalchemy import Connection, delete, update
+from sqlalchemy import Connection, Table, delete, insert, select, update
 
 from flows.adapters.gpg_opener import GpgOpener
 from flows.adapters.gpg_sealer import GpgSealer
@@ -46,7 +46,7 @@ from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.trail_proof import NOT_PROVED, Prover
 from flows.submissions.submit import Request, Submitted, submit
-from schemas.database import CHUNK, INGESTED, JOURNAL, METADATA, RUN
+from schemas.database import CHUNK, INGESTED, ISSUER, JOURNAL, METADATA, RUN
 from schemas.issuer import Issuer
 from schemas.manifest import Manifest
 from tests import keys
@@ -57,6 +57,7 @@ BANK = "bank"
 GPG = "gpg"
 DAY = date(2026, 11, 20)
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+B = TypeVar("B", bound="Bench")
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -125,6 +126,26 @@ def copied(database: Database, to: Path | None = None) -> Database:
     return copy
 
 
+def moved_to(bench: B, database: Database) -> B:
+    """Return the bench with its rows in another database, which has none of its issuer, or in the
+    one that it has.
+    """
+    is_another = database.place != bench.database.place
+    for table in METADATA.sorted_tables if is_another else ():
+        if table is ISSUER:  # its row comes with the first act
+            continue
+        with bench.database.snapshot() as connection:
+            rows = [dict(row) for row in connection.execute(select(table)).mappings()]
+        write = partial(_insert_rows, table, rows)
+        if rows:
+            database.act(bench.issuer.issuer, write)
+    return replace(bench, database=database)
+
+
+def _insert_rows(table: Table, rows: list[dict[str, Any]], connection: Connection) -> None:
+    connection.execute(insert(table), rows)
+
+
 def put_back(database: Path, copy: Path, issuer: str) -> None:
     """Give an issuer the rows in the file of a database that it has in a copy of it."""
     with closing(sqlite3.connect(database, isolation_level=None)) as connection:
@@ -180,9 +201,6 @@ class SealTerms(NamedTuple):
             today=self.today,
             gpg=self.gpg,
         )
-
-
-B = TypeVar("B", bound="Bench")
 
 
 def killed_at(

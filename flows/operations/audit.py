@@ -197,8 +197,6 @@ class _Purges:
             return False
         if finding.key.startswith(self._runs):
             run = finding.key.removeprefix(self._runs).partition("/")[0]
-            if "/claims/" in finding.key:
-                return run in self._folders
             return f"{self._prefix}{run}/ledger.json" in self._records
         kind = finding.key.removeprefix(self._prefix.removesuffix("purged/")).partition("/")[0]
         until = max(map(self._since, self._of_kind(kind)), default=None)

@@ -46,7 +46,7 @@ from schemas.records import Acknowledgement
 from tests import keys
 from tests.again import PANS, again
 from tests.builders import portal_rows
-from tests.night import NOON, Bench, local_bench, made_once, portal_csv
+from tests.night import NOON, Bench, local_bench, made_once, moved_to, portal_csv
 from tests.operations.test_delivery import Killed, Mortal
 from tests.operations.test_erasure import cleaner
 
@@ -276,7 +276,7 @@ def test_the_files_are_copied_to_where_the_issuer_takes_them_and_the_mark_comes_
 def test_what_a_killed_process_did_not_tell_the_next_command_tells_once(
     tmp_path: Path, database: Database, writes: int, late: bool
 ) -> None:
-    bench = replace(submitted(tmp_path), database=database)
+    bench = moved_to(submitted(tmp_path), database)
     mortal = Mortal(bench.store, writes, late=late)
     with pytest.raises(Killed):
         acknowledge(placed(replace(bench, store=cast(Any, mortal)), tmp_path / "inbox"))
@@ -295,7 +295,7 @@ def test_what_a_killed_process_did_not_tell_the_next_command_tells_once(
 def test_a_process_that_dies_at_a_transaction_leaves_what_the_next_command_goes_on_with(
     tmp_path: Path, database: Database, writes: int, late: bool
 ) -> None:
-    bench = replace(submitted(tmp_path), database=database)
+    bench = moved_to(submitted(tmp_path), database)
     read_book(bench.adapters, "bank")
     mortal = Mortal(database, writes, late=late)
     with pytest.raises(Killed):
@@ -312,7 +312,7 @@ def test_a_process_that_dies_at_a_transaction_leaves_what_the_next_command_goes_
 def test_of_two_processes_one_tells_and_the_other_writes_nothing(
     tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench = replace(submitted(tmp_path), database=database)
+    bench = moved_to(submitted(tmp_path), database)
     contents = acknowledgement._contents
 
     def meanwhile(*given: Any) -> Any:

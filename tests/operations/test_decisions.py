@@ -29,7 +29,7 @@ from flows.runs.erased import NamedPeople
 from flows.runs.journal import entries
 from flows.runs.persons import forget_persons, holders_of
 from schemas.database import DECISION, JOURNAL
-from tests.night import Bench, local_bench
+from tests.night import Bench, local_bench, moved_to
 from tests.operations.test_attribute import file, link, mute
 from tests.resend.test_changed import after_a_move
 
@@ -135,7 +135,7 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 
 @pytest.fixture
 def bench(tmp_path: Path, database: Database, kind: Kind) -> Bench:
-    return replace(kind.bench(tmp_path / "bank"), database=database)
+    return moved_to(kind.bench(tmp_path / "bank"), database)
 
 
 def rows(bench: Bench) -> list[Any]:

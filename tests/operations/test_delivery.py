@@ -56,7 +56,7 @@ from schemas.records import Delivery
 from schemas.settings import LinkSettings
 from tests import servers
 from tests.builders import quick, share_of
-from tests.night import BANK, DAY, NOON, Bench, issuer, local_bench
+from tests.night import BANK, DAY, NOON, Bench, issuer, local_bench, moved_to
 from tests.partner_api.linker import SERVICE, TYPED, Linker, night
 from tests.partner_api.town import town
 from tests.stores import impatient
@@ -390,8 +390,7 @@ class Mortal:
 def test_a_killed_delivery_is_finished_by_the_same_command(
     tmp_path: Path, database: Database, part: str, writes: int, late: bool
 ) -> None:
-    bench, _ = bench_of(tmp_path)
-    bench.database = database
+    bench = moved_to(bench_of(tmp_path)[0], database)
     answer(bench, linked(1, "a"))
     expected = deliver(overlaid(bench.context))
     mortal: Any = {part: Mortal(getattr(bench, part), writes, late=late)}
@@ -416,8 +415,7 @@ def test_a_killed_delivery_is_finished_by_the_same_command(
 def test_of_a_killed_delivery_what_may_have_been_taken_is_withdrawn_and_nothing_else(
     tmp_path: Path, database: Database, part: str, writes: int, late: bool
 ) -> None:
-    bench, _ = bench_of(tmp_path)
-    bench.database = database
+    bench = moved_to(bench_of(tmp_path)[0], database)
     answer(bench, linked(1, "a"))
     mortal: Any = {part: Mortal(getattr(bench, part), writes, late=late)}
     with pytest.raises(Killed):
@@ -464,7 +462,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
 def test_of_two_processes_at_once_one_delivers_and_the_other_is_told(
     place: Bench, database: Database
 ) -> None:
-    place.database = database
+    place = moved_to(place, database)
 
     def once(_: int) -> object:
         try:
