@@ -165,6 +165,11 @@ def beside(store: T, database: Database) -> T:
     return store
 
 
+def runs_in(folder: Path, issuer: str = BANK) -> StoredRuns:
+    """Return the runs of an issuer whose TOML file, database and store are in a folder."""
+    return StoredRuns(edges(LocalStore(folder / "store")), issuer)
+
+
 def forget_results(database: Transactions) -> None:
     """Forget what was ingested, as though no ingest had been."""
 
@@ -396,13 +401,11 @@ def made_once(make: Callable[Concatenate[Path, P], T]) -> Callable[Concatenate[P
 
 
 def _add_rows(origin: Path, target: Path) -> None:
-    """Add the rows of one database to another one."""
+    """Add the rows of one database to another one, of other issuers."""
     with closing(sqlite3.connect(target, isolation_level=None)) as database:
         database.execute("ATTACH ? AS origin", (str(origin),))
         for table in METADATA.sorted_tables:
-            database.execute(
-                f"INSERT OR IGNORE INTO main.{table.name} SELECT * FROM origin.{table.name}"
-            )
+            database.execute(f"INSERT INTO main.{table.name} SELECT * FROM origin.{table.name}")
 
 
 def _moved(result: object, folder: Path) -> object:

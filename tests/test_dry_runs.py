@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -450,14 +449,13 @@ def test_a_dry_run_of_a_renewal_counts_what_it_then_sends(tmp_path: Path, days: 
 
 
 @pytest.mark.slow
-def test_a_dry_run_of_a_resubmission_finishes_a_commit_in_memory_only(tmp_path: Path) -> None:
+def test_a_dry_run_of_a_resubmission_ends_a_begun_one_in_memory_only(tmp_path: Path) -> None:
     bench, run = answered(tmp_path, fail=1.0)
     first = facts_of(tmp_path, "resubmit", run=run, errors=True, **WHY)["run"]
-    # it died between the chain of commits and its manifest
-    (tmp_path / "store" / keys_of(first).manifest).unlink()
+    uncommit(tmp_path, first)  # its process died right before the commit
 
     tried, done = tried_and_done(tmp_path, "resubmit", run=run, errors=True, reason="another one")
 
-    assert (0, {"awaiting": 30}) == (tried["rows"], tried["left"])
-    assert "NothingToSendError" == done["error"]
-    assert replace(bench, now=bench.now).manifest(first).counts.submitted == 30
+    assert (30, {}) == (tried["rows"], tried["left"])
+    assert 30 == done["rows"]
+    assert ["abandoned"] == [each.status.state for each in bench.runs if each.id == first]

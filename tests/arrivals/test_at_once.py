@@ -17,6 +17,7 @@ import pytest
 
 from flows.extensions.simulator.demo import ISSUER
 from tests.leftovers import ended
+from tests.night import runs_in
 from tests.ops.stage import Stage, on_stage, wait_for
 from tests.servers import client, moto
 
@@ -89,10 +90,10 @@ def test_a_drop_becomes_chunks_and_a_result_its_report_by_nobodys_hand(drop: Dro
         drop.put(f"extracts/{EXTRACT}", extract)
         wait_for(lambda: drop.keys("-00001.csv.pgp"))
         to_chunk = time.monotonic() - began
-        wait_for(lambda: drop.keys("/manifest.json"))
+        wait_for(lambda: [*runs_in(drop.stage.folder, ISSUER).committed()])
         done = drop.stage.cardlink("simulate", ISSUER, "--secret-key", "portal-secret.asc")
         began = time.monotonic()
-        wait_for(lambda: drop.keys("/report/report.html") and drop.keys("/ingested/"))
+        wait_for(lambda: drop.keys("/report/report.html"))
         to_report = time.monotonic() - began
         process.terminate()
         code = process.wait()
@@ -107,7 +108,7 @@ def test_a_drop_becomes_chunks_and_a_result_its_report_by_nobodys_hand(drop: Dro
 
 
 def test_two_processes_and_one_that_is_killed_change_nothing_that_is_stored(drop: Drop) -> None:
-    before = {*drop.keys("/runs/"), *drop.keys("/commits/")}
+    before = drop.keys("/runs/")
     known = len(drop.runs(f"nightly-{ISSUER}"))
     with drop.arrivals() as process, drop.arrivals():  # the extract is of this hour: a run each
         wait_for(lambda: len(drop.runs(f"nightly-{ISSUER}")) > known)
@@ -115,5 +116,5 @@ def test_two_processes_and_one_that_is_killed_change_nothing_that_is_stored(drop
         process.wait()
         wait_for(lambda: all(run["end_time"] for run in drop.runs(f"nightly-{ISSUER}")))
 
-    assert before == {*drop.keys("/runs/"), *drop.keys("/commits/")}
+    assert before == drop.keys("/runs/")
     assert {"COMPLETED"} == {run["state_type"] for run in drop.runs(f"nightly-{ISSUER}")}

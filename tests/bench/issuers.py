@@ -37,7 +37,7 @@ from schemas.ledger import SUBMITTED
 from tests.bench.measure import machine
 from tests.bench.scene import DAY, Scene, write_toml
 from tests.leftovers import ended, with_its_parent
-from tests.night import edges
+from tests.night import edges, runs_in
 from tests.ops.stage import POSTGRES, ROOT, Stage, install, postgres, wait_for
 from tests.servers import free_port
 
@@ -76,12 +76,10 @@ class Portfolio(NamedTuple):
 
     def begun(self, name: str) -> str:
         """Return the id of an issuer's run that has chunks and is not committed, or nothing."""
-        found = (
-            path for path in (self.store / name / "runs").glob("*/chunks") if any(path.iterdir())
-        )
-        return next(
-            (path.parent.name for path in found if not (path.parent / "manifest.json").exists()), ""
-        )
+        committed = {run.id for run in runs_in(self.scene.folder, name).committed()}
+        folders = (self.store / name / "runs").glob("*/chunks")
+        found = (folder.parent.name for folder in folders if any(folder.iterdir()))
+        return next((run for run in found if run not in committed), "")
 
 
 class Killed(NamedTuple):

@@ -314,7 +314,7 @@ def test_an_approval_does_not_carry_over_to_another_portal_key(
     assert done.exit_code in (2, 3)
     assert f"portal.fingerprints: {ours()} -> {theirs()}" in facts(done)["message"]
     assert not [entry for entry in bank.store.keys("bank/runs/") if "/chunks/" in entry.key]
-    assert not list(bank.store.keys("bank/commits/"))
+    assert not list(bank.runs.committed())
 
 
 @pytest.mark.parametrize("field", quick(2, ["actor", "digest", "line", "until", "would"]))
@@ -333,7 +333,7 @@ def test_a_request_that_was_edited_in_the_store_is_refused(
     done = typed(tmp_path, *GATE, who="anna" if field == "actor" else "bert", approve=number)
 
     assert (2, RequestChangedError.__name__) == refused(done)
-    assert not list(bank.store.keys("bank/commits/"))
+    assert not list(bank.runs.committed())
 
 
 def test_a_request_put_into_the_store_in_the_name_of_another_is_refused(
@@ -352,7 +352,7 @@ def test_a_request_put_into_the_store_in_the_name_of_another_is_refused(
     done = typed(tmp_path, *GATE, who="anna", approve=place.name)
 
     assert "the journal" in facts(done)["message"]
-    assert not list(bank.store.keys("bank/commits/"))
+    assert not list(bank.runs.committed())
 
 
 def test_a_request_whose_use_was_removed_from_the_store_is_not_used_again(

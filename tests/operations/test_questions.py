@@ -17,7 +17,7 @@ from flows.runs.events import ASKED
 from flows.runs.outbox import move
 from schemas.ledger import AWAITING, ERROR, LINKED
 from tests.cli.test_mend import bank_in, cardlink, told
-from tests.night import NOON, Bench, local_bench, made_once
+from tests.night import NOON, Bench, local_bench, made_once, runs_in, uncommit
 from tests.operations.test_decide import WHY, answer
 
 STATES = (LINKED, ERROR, AWAITING)
@@ -143,19 +143,19 @@ def test_answers_are_decisions_row_by_row_and_a_dry_run_changes_nothing(
 
 
 @pytest.mark.slow
-def test_answers_whose_command_died_in_its_commit_are_finished_by_the_same_command(
+def test_answers_whose_command_died_before_its_commit_are_finished_by_the_same_command(
     tmp_path: Path,
 ) -> None:
     answered(tmp_path)
     file = filled(tmp_path, written(tmp_path), "lost", "", "send again")
     cardlink(tmp_path, "answers", file, "--reason", "mail")
-    run = max((tmp_path / "store/bank/runs").iterdir(), key=lambda folder: folder.name)
-    (run / "manifest.json").unlink()
+    run = str(runs_in(tmp_path).ids[-1])
+    uncommit(tmp_path, run)
 
     done = cardlink(tmp_path, "answers", file, "--reason", "mail")
 
-    assert f"the commit of run {run.name} had been begun, and is finished now" in done.stdout
-    assert (run / "manifest.json").exists()
+    assert 0 == done.exit_code, done.stdout
+    assert run in {committed.id for committed in runs_in(tmp_path).committed()}
 
 
 @pytest.mark.slow

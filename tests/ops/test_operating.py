@@ -46,6 +46,7 @@ from flows.wiring import forms_url
 from schemas.actions import RESUBMIT
 from tests.fault_proxy import Fault, RunInputs, between
 from tests.leftovers import ended
+from tests.night import runs_in
 from tests.ops.browser import CHROMIUM, Page, browser
 from tests.ops.stage import LATE, POSTGRES, ROOT, Run, Stage, install, late_bank, on_stage, wait_for
 from tests.sample_bank import expected
@@ -215,9 +216,7 @@ def test_a_night_whose_server_fails_from_its_first_artifact_on_commits_all_the_s
             start_new_session=True,
         )
         with ended(process):
-            wait_for(
-                lambda: process.poll() is not None or [*(tmp_path / "store").rglob("manifest.json")]
-            )
+            wait_for(lambda: process.poll() is not None or [*runs_in(tmp_path, ISSUER).committed()])
             alive = process.poll() is None
 
     assert gone.is_set()

@@ -7,40 +7,40 @@ of a real flow.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.request import urlopen
 
 import pytest
+from sqlalchemy import select
 
-from flows.adapters.local import LocalStore
+from flows.database.connection import Database
 from flows.extensions.simulator.demo import AS_OF, ISSUER, TRAILER, prepare
 from flows.extensions.simulator.extract import Dialect, write_sample
 from flows.extensions.simulator.ui import PREFECT, environment
-from flows.runs.stored_runs import StoredRuns
+from schemas.database import LEASE
 from tests.leftovers import ended
-from tests.night import edges
+from tests.night import runs_in
 from tests.ops.stage import PATIENCE, ROOT, wait_for
 from tests.servers import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 NIGHT = [sys.executable, "-c", f"from flows.nightly import nightly; nightly({ISSUER!r})"]
 ROWS = 4000
-PHASES = {  # by the first object that there is then
-    "the flow has begun": "",
-    "a run is planned": "runs/*/plan.json",
-    "a chunk is published": "runs/*/chunks/*.pgp",
-    "the first run is committed": "runs/*/manifest.json",
-}
+PHASES = (
+    "the flow has begun",
+    "a run is planned",
+    "a chunk is published",
+    "the first run is committed",
+)
 
 
 class Server(NamedTuple):
@@ -115,18 +115,25 @@ def running(server: Server) -> Iterator[subprocess.Popen[bytes]]:
 
 def reach(server: Server, phase: str) -> None:
     """Wait until a night has reached a phase."""
-    log, objects = server.folder / "flow.log", server.folder / "store" / ISSUER
-    wait_for(
-        lambda: (
-            any(objects.glob(PHASES[phase]))
-            if PHASES[phase]
-            else b"Beginning flow run" in log.read_bytes()
-        )
-    )
+    log = server.folder / "flow.log"
+    chunks = server.folder / "store" / ISSUER / "runs"
+    is_reached: dict[str, Callable[[], object]] = {
+        "the flow has begun": lambda: b"Beginning flow run" in log.read_bytes(),
+        "a run is planned": lambda: runs_in(server.folder, ISSUER).ids,
+        "a chunk is published": lambda: any(chunks.glob("*/chunks/*.pgp")),
+        "the first run is committed": lambda: committed(server),
+    }
+    wait_for(is_reached[phase])
 
 
 def committed(server: Server) -> int:
-    return len(list(StoredRuns(edges(LocalStore(server.folder / "store")), ISSUER).manifests()))
+    return len(list(runs_in(server.folder, ISSUER).manifests()))
+
+
+def leases(server: Server) -> list[Any]:
+    """Return the claims that were taken."""
+    with Database(server.folder / "cardlink.db").snapshot() as connection:
+        return list(connection.execute(select(LEASE)))
 
 
 @pytest.mark.parametrize("phase", PHASES)
@@ -186,11 +193,10 @@ def test_a_night_that_is_told_to_end_gives_its_claim_back_and_the_next_one_goes_
         reach(night, phase)
         os.kill(process.pid, signal.SIGTERM)
         process.wait(PATIENCE)
-    claims = [max(run.iterdir()) for run in (night.folder / "store" / ISSUER).glob("runs/*/claims")]
-    last = [json.loads(claim.read_bytes()) for claim in claims]
+    held = [lease for lease in leases(night) if lease.until > lease.renewed]
 
     with running(night) as again:
         again.wait(PATIENCE)
 
-    assert [] == [one for one in last if one["until"] > one["since"]]
+    assert [] == held
     assert (0, 3) == (again.returncode, committed(night))

@@ -105,9 +105,9 @@ def test_a_night_comes_off_the_worklist_step_by_step_by_the_commands_it_names(
 def test_held_refused_and_overdue_work_names_who_acts_and_due_work_comes_first(
     tmp_path: Path, bank: Bench
 ) -> None:
+    run = sent_night(tmp_path, 20)
     early = Bench(bank.store, bank.issuer, now=lambda: datetime(2026, 11, 1, tzinfo=UTC))
     late = early.submit(early.drop(10, "bank-20261101.csv", seed=1)).manifest.run
-    run = sent_night(tmp_path, 20)
     cardlink(tmp_path, "outbox", "hold", run, "2", *WHY)
     cardlink(tmp_path, "outbox", "uploaded", late)
     bank.store.replace("bank/extracts/bank-20261118.csv", [b"nothing,of,use\n1,2,3\n"])
