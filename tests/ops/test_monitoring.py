@@ -7,7 +7,7 @@ import operator
 import os
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from flows.extensions.arrivals.beat import Beat, write_beat
 from flows.operations.alert_history import watch
 from flows.operations.metrics import HISTOGRAMS, PREFIX, metric_families, numbers
 from flows.reports.across import reconcile_runs
+from flows.runs.keys import extracts
 from tests.night import BANK, Bench, local_bench
 from tests.operations.test_watch import STORIES
 
@@ -100,13 +101,14 @@ def test_every_rule_is_one_that_is_evaluated_here_and_stands_in_the_runbook() ->
 
 def night(folder: Path) -> Bench:
     bench = local_bench(folder)
-    bench.submit(bench.drop(3))
+    extract = bench.drop(3)
+    dated(folder / "store" / extracts(BANK) / extract, bench.now())
+    bench.submit(extract)
     return bench
 
 
-def after(bench: Bench, days: int) -> datetime:
-    """Return a moment so long after the night, by its clock and by the times of its files."""
-    return max(bench.now(), datetime.now(UTC)) + timedelta(days=days)
+def dated(file: Path, moment: datetime) -> None:
+    os.utime(file, (moment.timestamp(), moment.timestamp()))
 
 
 def sound(folder: Path) -> Iterator[tuple[Bench, float]]:
@@ -117,8 +119,6 @@ def sound(folder: Path) -> Iterator[tuple[Bench, float]]:
 def much_later(folder: Path) -> Iterator[tuple[Bench, float]]:
     bench = night(folder)
     start = bench.now()
-    for path in folder.rglob("*"):  # when a run was committed is the time of its manifest's file
-        os.utime(path, (start.timestamp(), start.timestamp()))
     bench.now = lambda: start + timedelta(days=10)
     yield bench, bench.now().timestamp()
 
@@ -137,11 +137,11 @@ def nothing_starts(folder: Path) -> Iterator[tuple[Bench, float]]:
 
 def late_links(folder: Path) -> Iterator[tuple[Bench, float]]:
     bench = night(folder)
-    later = after(bench, days=4)
+    later = bench.now() + timedelta(days=4)
     bench.now = lambda: later
     bench.answer()
     for result in folder.rglob("results/*"):
-        os.utime(result, (later.timestamp(), later.timestamp()))
+        dated(result, later)
     bench.ingest()
     reconcile_runs(bench.context)
     yield bench, later.timestamp()
