@@ -180,6 +180,30 @@ PERSON = Table(
     comment="Whom decisions are about; not in the journal, and deleted by an erasure.",
 )
 
+PURGE = Table(
+    "purge",
+    METADATA,
+    _issuer(),
+    _column("number", Integer(), "its number among the issuer's purges, from 1"),
+    _column("run", TEXT, "the run; null: links of no run", null=True),
+    _column("part", TEXT, "chunks, or ledger with all that names cardholders"),
+    _column("at", Moment(), "when it began"),
+    _column("by", TEXT, "whose command purged it"),
+    _column("since", Moment(), "the last answer or activity, from which its term counts"),
+    _column("setting", TEXT, "the setting that says how long it is kept"),
+    _column("objects", JSON(), "how many objects went, by folder"),
+    _column("bytes", BigInteger(), "their size"),
+    _column("verdict", TEXT, "the verdict of the run's last report"),
+    _column("rows", JSON(), "the figures of that report"),
+    _column("removed", JSON(none_as_null=True), "who left the book, counts by state", null=True),
+    PrimaryKeyConstraint("issuer", "number"),
+    ForeignKeyConstraint(["issuer"], ["issuer.issuer"]),
+    CheckConstraint("number >= 1", name="number"),
+    CheckConstraint("part IN ('chunks', 'ledger')", name="part"),
+    Index(None, "issuer", "run", "part", unique=True),
+    comment="What retention has removed: a part of a run once, and links of no run.",
+)
+
 SETTINGS_IN_FORCE = Table(
     "settings_in_force",
     METADATA,
