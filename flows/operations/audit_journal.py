@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Table, func, select
 
+from flows.runs.answers import ANSWERS, answers_stored
 from flows.runs.audited_store import FAILED, WRITTEN
 from flows.runs.identity import canonical, digest
 from flows.runs.journal import content_of, plain
-from flows.runs.outcomes import ANSWERS, answers_stored
 from flows.runs.trail_proof import Prover
 from schemas.database import (
     ANSWER,
@@ -95,9 +95,9 @@ class StoredEntry(NamedTuple):
         """Its number and digest: all that must be kept to show later that it was there."""
         return f"{self.number}:{self.digest[:16]}"
 
-    def finding(self, key: str, what: str) -> Finding:
+    def finding(self, key: str, wrong: str) -> Finding:
         """Return what is wrong with something that this entry names."""
-        return Finding(key, what, self.number, self.by, self.at.isoformat())
+        return Finding(key, wrong, self.number, self.by, self.at.isoformat())
 
 
 def stored_entries(connection: Connection, issuer: str) -> list[StoredEntry]:
@@ -329,11 +329,7 @@ def key_names(table: Table) -> list[str]:
 
 
 def _that_have(rows: Mapping[Key, JournaledRow], condition: Values) -> list[Key]:
-    return [
-        key
-        for key, row in rows.items()
-        if all(row.values.get(name) == value for name, value in condition.items())
-    ]
+    return [key for key, row in rows.items() if condition.items() <= row.values.items()]
 
 
 def _stored(connection: Connection, table: Table, issuer: str) -> dict[Key, Values]:

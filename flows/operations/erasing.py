@@ -21,6 +21,7 @@ from flows.reports.across import reconcile_runs
 from flows.reports.lists import write_unsent
 from flows.reports.rebuild import rebuild_lasting
 from flows.runs.adapters import Adapters
+from flows.runs.answers import erase_answers
 from flows.runs.context import IssuerContext
 from flows.runs.decisions import LEDGER, count_decisions, decide, decisions_by_subject
 from flows.runs.delivered import (
@@ -36,7 +37,6 @@ from flows.runs.frames import from_parquet, write_parquet
 from flows.runs.identity import digest
 from flows.runs.journal import Act, enter
 from flows.runs.keys import reconciliation
-from flows.runs.outcomes import erase_answers
 from flows.runs.persons import forget_persons
 from flows.runs.placements import mark_check, placements_key, read_placements
 from flows.runs.single_links import answer_key

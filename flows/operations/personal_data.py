@@ -14,6 +14,7 @@ import polars as pl
 from flows.analysis.exported_rows import named_rows, row_files
 from flows.book.deliveries import read_changes
 from flows.runs.adapters import Adapters
+from flows.runs.answers import run_answers
 from flows.runs.chains import records
 from flows.runs.context import IssuerContext
 from flows.runs.decisions import CARDS, LINKS, decisions
@@ -21,7 +22,6 @@ from flows.runs.delivered import all_deliveries, delivered_links_key, delivery_f
 from flows.runs.erased import NamedPeople, People, rows_of
 from flows.runs.frames import from_parquet
 from flows.runs.keys import acknowledgements, approvals, deliveries, placements, results
-from flows.runs.outcomes import run_answers
 from flows.runs.persons import by_holder, holders_of
 from flows.runs.placements import placements_key, read_placements
 from flows.runs.single_links import SingleLink, prompted_singles

@@ -34,6 +34,7 @@ from flows.operations.retention import (
 )
 from flows.redaction import redact
 from flows.reports.summary import FIGURES
+from flows.runs.answers import purge_answers
 from flows.runs.business_date import local_day
 from flows.runs.claim import OLD, ClaimedError
 from flows.runs.context import IssuerContext
@@ -51,7 +52,6 @@ from flows.runs.keys import (
     prompted_prefix,
     runs,
 )
-from flows.runs.outcomes import purge_answers
 from flows.runs.purges import add_purge, purges
 from flows.runs.read_once import read_once
 from flows.runs.run_status import RunStatus

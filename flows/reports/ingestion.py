@@ -14,11 +14,11 @@ from flows.results.known_files import KnownFile, basis_of, forget_told, known_fi
 from flows.results.lineage import newest_first
 from flows.results.opening import AWAITED
 from flows.runs.adapters import Adapters
+from flows.runs.answers import file_id
 from flows.runs.claim import clean_up
 from flows.runs.context import IssuerContext
 from flows.runs.erased import NOBODY, erased_people
 from flows.runs.keys import keys_of
-from flows.runs.outcomes import file_id
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.tracing import stage
@@ -88,7 +88,8 @@ def _take_in_lasting(context: IssuerContext, files: Sequence[ResultObject]) -> l
         read = {file.result.entry.key: file for file in take_in(context, fresh, basis, erased)}
         taken |= {key: _after(taken.get(key), file) for key, file in read.items()}
         stored = [file for file in read.values() if not file.known]
-        before, erased = erased, erased_people(context.adapters, issuer)
+        before = erased
+        erased = erased_people(context.adapters, issuer)
         fresh = _behind(context, stored, whatever=erased.digests != before.digests)
     return list(taken.values())
 
