@@ -44,6 +44,7 @@ from flows.runs.identity import canonical, digest
 from flows.runs.keys import acknowledgements, link
 from flows.runs.sealing import Sealer
 from flows.runs.store import Store, read_if_stored
+from flows.runs.stored_journal import flush_journal
 from flows.runs.stored_run import StoredRun
 from flows.runs.told import DONE, carry_on, confirmations, last_confirmed
 from flows.steps import Step
@@ -301,6 +302,7 @@ def _hand_out(context: IssuerContext, record: Acknowledgement) -> None:
     folder = f"{acknowledgements(context.issuer.issuer)}{record.folder}"
     store.create(folder + DONE, canonical(record))
     place = _place(context)
+    flush_journal(context.adapters, context.issuer.issuer)
     if place is not None:
         done = {DONE: canonical(record)}
         copy_to(store, folder, record.files, place, record.folder, done)

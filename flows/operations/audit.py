@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from flows.operations.audit_contents import judged_contents
 from flows.operations.audit_journal import (
+    INSERTED,
     NEVER_WRITTEN,
     UNPROVED,
     Accepted,
@@ -102,6 +103,12 @@ class _Verification:
         self.states |= {entry.place: entry.sha256 for entry in self._entries}
         self.states |= {finding.key: sha256 for finding, sha256 in rows}
         self.states |= self._stored
+
+    @property
+    def strays(self) -> list[str]:
+        """The keys of the objects that no entry names."""
+        findings = self._object_findings
+        return [finding.key for finding in findings if finding.what == INSERTED]
 
     @property
     def stored(self) -> dict[str, str]:
@@ -204,6 +211,12 @@ class _Purges:
     def _since(self, key: str) -> datetime:
         record = read_document(self._store, key, Purged)
         return record.since if record is not None else datetime.min
+
+
+def unnamed_objects(adapters: Adapters, issuer: str) -> dict[str, str]:
+    """Return the digests of the stored objects that should be named and are not, by key."""
+    verification = _Verification(adapters, issuer)
+    return {key: verification.states[key] for key in verification.strays}
 
 
 def accept(context: IssuerContext, key: str, reason: str) -> Finding:

@@ -34,6 +34,7 @@ from flows.runs.delivered import (
 from flows.runs.documents import parsed
 from flows.runs.identity import canonical, digest
 from flows.runs.store import Store, is_stored, read, read_if_stored
+from flows.runs.stored_journal import flush_journal
 from schemas.delivery import DeliveredFile, DeliveryEvent, DeliveryNotice
 from schemas.handover import AFTER_INGEST
 from schemas.records import Delivery, HandoverTrouble, Taken
@@ -113,6 +114,7 @@ def hand_over(context: IssuerContext, receiver: str, *, at_once: bool) -> str:
     number, record = last_delivery(store, issuer, receiver)
     if record is None:
         return ""
+    flush_journal(context.adapters, issuer)
     try:
         answer = _attempt(context, DeliveryId(receiver, number), record)
     except CardlinkError as error:
