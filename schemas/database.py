@@ -27,6 +27,8 @@ from sqlalchemy import (
     Table,
     Text,
     TypeDecorator,
+    UniqueConstraint,
+    text,
 )
 from sqlalchemy.types import TypeEngine
 
@@ -364,6 +366,85 @@ REPORTED_END = Table(
     comment="What transaction reports say of a cardholder.",
 )
 
+RESULT_FILE = Table(
+    "result_file",
+    METADATA,
+    _issuer(),
+    _column("number", Integer(), "number of its ingest, from 1: the later answer counts"),
+    _column("file", TEXT, "digest of its key in the store"),
+    _column("digest", TEXT, "SHA-256 of its content, as it was read"),
+    _column("key", TEXT, "its key in the store, as far as it may be kept"),
+    _column("name", TEXT, "its name, as far as it may be kept"),
+    _column("size", BigInteger(), "its bytes, as it is stored"),
+    _column("version", TEXT, "which write of it was read"),
+    _column("decisions", Integer(), "how many decisions about it were known"),
+    _column("came_at", Moment(), "when it was dropped"),
+    _column("received", Date(), "the issuer's day of that", null=True),
+    _column("taken_at", Moment(), "when it was ingested"),
+    _column("named_run", TEXT, "the run that its name gives, if it was sent", null=True),
+    _column("named_chunk", Integer(), "the chunk that its name gives", null=True),
+    _column("problems", JSON(), "what is wrong with the file as a whole: codes"),
+    _column("is_superseded", Boolean(), "it came again with other content"),
+    _column("basis", TEXT, "digest of what it waits for; empty: of no end; null: done", null=True),
+    _column("outcome", TEXT, "digest of what came of its rows, where that may change"),
+    _column("told", TEXT, "what was told of it; empty where the report of its run says all"),
+    PrimaryKeyConstraint("issuer", "number"),
+    UniqueConstraint("issuer", "file", "digest", name="uq_result_file_content"),
+    ForeignKeyConstraint(["issuer"], ["issuer.issuer"]),
+    CheckConstraint("number >= 1", name="number"),
+    Index(
+        "ix_result_file_newest",
+        *("issuer", "file"),
+        unique=True,
+        sqlite_where=text("NOT is_superseded"),
+        postgresql_where=text("NOT is_superseded"),
+    ),
+    comment="A content of a result file that was ingested, and what it waits for.",
+)
+
+ANSWERED_CHUNK = Table(
+    "answered_chunk",
+    METADATA,
+    _issuer(),
+    _column("run", TEXT, "the run"),
+    _column("chunk", Integer(), "the number of its chunk"),
+    _column("number", Integer(), "the result file"),
+    _column("rows", Integer(), "how many rows of the file are about the chunk"),
+    PrimaryKeyConstraint("issuer", "run", "chunk", "number"),
+    ForeignKeyConstraint(["issuer", "number"], ["result_file.issuer", "result_file.number"]),
+    Index(None, "issuer", "number"),
+    comment="A chunk that a result file answers, wholly or in part.",
+)
+
+ANSWER = Table(
+    "answer",
+    METADATA,
+    _issuer(),
+    _column("number", Integer(), "the result file"),
+    _column("position", BigInteger(), "the data row of the file, from 1"),
+    _column("run", TEXT, "the run; of a row without a chunk one that its file answers"),
+    _column("chunk", Integer(), "the chunk that it answers", null=True),
+    _column("row", BigInteger(), "the row that was sent; null: it answers none", null=True),
+    _column("cuid", TEXT, "the cardholder reference where it answers no row", null=True),
+    _column("last_4", TEXT, "the last four digits of the card, in such a row", null=True),
+    _column("how", TEXT, "by what it was attributed; null: by nothing", null=True),
+    _column("outcome", TEXT, "linked, error, or the break that it is"),
+    _column("url", TEXT, "the link, which is personal: views for analysts leave it out", null=True),
+    _column("has_link", Boolean(), "the row had a link that is not kept", null=True),
+    _column("expires_on", Date(), "last day of the link", null=True),
+    _column("expires_raw", TEXT, "the same as it came, where it was no ISO day", null=True),
+    _column("reasons", TEXT, "codes of the error, a line each", null=True),
+    _column("message", TEXT, "the error, masked", null=True),
+    _column("shape", TEXT, "the same without ids and numbers", null=True),
+    _column("content", BigInteger(), "XXH3 of the row without card numbers", null=True),
+    _column("nth", BigInteger(), "its number among equal rows of the file; null: 0", null=True),
+    PrimaryKeyConstraint("issuer", "number", "position"),
+    comment="What the partner said: a row of a result file.",
+    sqlite_with_rowid=False,
+)
+
+# whose rows are too many for the journal, which has their digests
+INGESTED = (ANSWER, ANSWERED_CHUNK, RESULT_FILE)
 DERIVED = (
     *(REPORTED_END, PLACEMENT, DELIVERY_CHANGE, DELIVERY, LEDGER_ROW, DEPARTURE, ATTEMPT, RUN),
     WATERMARK,

@@ -33,7 +33,7 @@ from flows.runs.events import record_event
 from flows.runs.frames import from_parquet, write_parquet
 from flows.runs.identity import digest
 from flows.runs.keys import reconciliation
-from flows.runs.outcomes import erase_outcomes
+from flows.runs.outcomes import erase_answers
 from flows.runs.persons import forget_persons
 from flows.runs.placements import mark_check, placements_key, read_placements
 from flows.runs.single_links import answer_key
@@ -101,8 +101,10 @@ def _erase_in_run(
     signed: Mapping[str, Any],
 ) -> None:
     """Take rows out of a run; last out of its ledger, by which they are found."""
-    for entry in run.store.keys(run.keys.outcomes):
-        erase_outcomes(run.store, entry.key, lambda each: are_outcomes_of(run, people, rows, each))
+    erase_answers(
+        *(context.adapters, run.issuer, run.id),
+        lambda answers: are_outcomes_of(run, people, rows, answers),
+    )
     for part in run.committed().ledger:
         _erase_in_placements(cleaner, run, part, rows)
     parts = _write_ledger_anew(run, rows, signed)

@@ -20,7 +20,7 @@ from flows.runs.delivered import DeliveryId, all_deliveries, delivered_links_key
 from flows.runs.erased import NamedPeople, People, rows_of
 from flows.runs.frames import from_parquet
 from flows.runs.keys import acknowledgements, approvals, placements, results
-from flows.runs.outcomes import outcome_rows
+from flows.runs.outcomes import run_answers
 from flows.runs.persons import by_holder, holders_of
 from flows.runs.placements import placements_key, read_placements
 from flows.runs.single_links import SingleLink, prompted_singles
@@ -132,16 +132,16 @@ def _in_part(run: StoredRun, part: LedgerPart, people: People) -> Iterator[Menti
 
 def _in_outcomes(run: StoredRun, people: People, rows: Iterable[int]) -> Iterator[Mention]:
     """Yield what came of rows, and the result files that said so."""
-    for entry in run.store.keys(run.keys.outcomes):
-        outcomes = outcome_rows(run.store, entry.key)
-        named = outcomes.filter(are_outcomes_of(run, people, rows, outcomes))
-        if named.is_empty():
-            continue
-        facts = named.drop("content", "nth", "shape").to_dicts()
-        numbers = tuple(sorted(set(named["row"].drop_nulls())))
-        yield Mention("outcomes", entry.key, facts, run.id, numbers)
-        for name in named["file_name"].unique().drop_nulls():
-            yield Mention("results", results(run.issuer) + name, (), run.id, numbers)
+    with run.adapters.database.snapshot() as connection:
+        answers = run_answers(connection, run.issuer, run.id)
+    named = answers.filter(are_outcomes_of(run, people, rows, answers))
+    if named.is_empty():
+        return
+    facts = named.drop("content", "nth", "shape", "number").to_dicts()
+    numbers = tuple(sorted(set(named["row"].drop_nulls())))
+    yield Mention("outcomes", f"database, table answer, run {run.id}", facts, run.id, numbers)
+    for name in named["file_name"].unique().sort():
+        yield Mention("results", results(run.issuer) + name, (), run.id, numbers)
 
 
 def are_outcomes_of(

@@ -51,6 +51,7 @@ from flows.runs.keys import (
     purged,
     runs,
 )
+from flows.runs.outcomes import purge_answers
 from flows.runs.read_once import read_once
 from flows.runs.run_status import RunStatus
 from flows.runs.single_links import answer_key
@@ -165,6 +166,8 @@ def purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
             continue
         if not unit.resumed:
             context.adapters.store.create(unit.key, canonical(unit.record))
+        if unit.record.part == "ledger" and unit.record.run:
+            purge_answers(context.adapters, context.issuer.issuer, unit.record.run)
         concurrently(lambda entry: cleaner.delete(entry.key), unit.entries)
         deleted.append(unit)
     concurrently(lambda entry: cleaner.delete(entry.key), plan.temporary)

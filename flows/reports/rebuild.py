@@ -1,10 +1,9 @@
-"""Rebuild a run's report from its ledger and outcomes; it may be deleted at any time."""
+"""Rebuild a run's report from its ledger and answers; it may be deleted at any time."""
 
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from datetime import datetime, timedelta
-from itertools import chain
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -24,7 +23,7 @@ from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
 from flows.runs.frames import csv_pieces, write_parquet
 from flows.runs.identity import canonical, digest
-from flows.runs.journal import Act, enter
+from flows.runs.journal import Act, enter, last_number
 from flows.runs.run_status import reported_status
 from flows.runs.store import Entry
 from flows.runs.stored_run import StoredRun
@@ -33,7 +32,6 @@ from flows.runs.threads import concurrently, prefetch
 from flows.runs.told import rows_told
 from schemas.breaks import Break
 from schemas.ledger import AWAITING
-from schemas.records import Closing
 from schemas.tables import Awaiting, Questions, Refusals
 
 SENT_ROW = {
@@ -43,6 +41,8 @@ SENT_ROW = {
     "chunk": pl.UInt32,
     "trouble": pl.String,
 }
+
+WRITTEN = "report written"  # what the journal says of it
 
 
 class RunReport(NamedTuple):
@@ -88,7 +88,7 @@ def rebuild(context: IssuerContext, run: StoredRun, listed: StoredRuns | None = 
     def note(act: Act) -> None:
         act.facts["report"] = digest(content)
 
-    enter(context.adapters, issuer.issuer, "report written", note, run=run.id)
+    enter(context.adapters, issuer.issuer, WRITTEN, note, run=run.id)
     return RunReport(tuple(sorted(total.breaks)), summary)
 
 
@@ -103,11 +103,12 @@ def rebuild_lasting(
             return report
 
 
-def _report_inputs(run: StoredRun) -> tuple[list[Entry], list[Closing]]:
-    """Return what was added after a run's commit that its report is made of."""
-    prefixes = (run.keys.outcomes, run.keys.singles)
-    objects = list(chain.from_iterable(run.store.keys(prefix) for prefix in prefixes))
-    return objects, run.fresh().closed_breaks
+def _report_inputs(run: StoredRun) -> tuple[int, list[Entry]]:
+    """Return what shows that something was added after a run's commit that its report is made of:
+    the number of its last journal entry but for reports, and the requests for single links.
+    """
+    singles = list(run.store.keys(run.keys.singles))
+    return last_number(run.adapters, run.issuer, run.id, apart=WRITTEN), singles
 
 
 def _keep_parts(

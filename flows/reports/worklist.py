@@ -20,9 +20,8 @@ from flows.reports.open_items import MISSING, ReportTerms, WaitingChunk
 from flows.reports.run_facts import RunFacts
 from flows.reports.unlinked_work import unlinked_work
 from flows.reports.work import Work
-from flows.results.dropped import files_to_ingest
+from flows.results.dropped import files_to_ingest, result_files, stray_files
 from flows.results.learned_forms import LearnedForm
-from flows.results.markers import stray_files
 from flows.results.masking import mask_key
 from flows.runs.adapters import Adapters
 from flows.runs.chains import last_record
@@ -77,8 +76,7 @@ def worklist(
         work += _behind(name, run, terms)
     work += unlinked_work(name, committed, lacking, terms.now)
     work += _unknown(name, unknown, terms)
-    work += _unread_results(runs.adapters, name, terms.now)
-    work += _stray_results(store, name)
+    work += _results(runs.adapters, name, terms.now)
     work += unsent_corrections(runs.adapters, name, committed)
     work += _refused_extracts(runs, committed)
     work += _days_without_extract(issuer, runs, committed, terms)
@@ -207,19 +205,18 @@ def _unknown(issuer: str, unknown: int, terms: ReportTerms) -> Iterator[Work]:
         yield Work(due=now, kind=kinds.UNKNOWN_SINGLES, issuer=issuer, since=now, rows=unknown)
 
 
-def _unread_results(adapters: Adapters, issuer: str, now: datetime) -> Iterator[Work]:
-    """Yield the result files that no ingest has read yet."""
-    entries = files_to_ingest(adapters, issuer, now)
+def _results(adapters: Adapters, issuer: str, now: datetime) -> Iterator[Work]:
+    """Yield the result files that no ingest has read yet, and those with breaks that belong to no
+    run, while they are there.
+    """
+    files = result_files(adapters, issuer)
+    entries = files_to_ingest(files, now)
     is_new = bool(entries) and now - entries[-1].modified < MAY_BE_COPIED
     note = "The newest has just come: wait until it is copied." if is_new else ""
     for entry in entries:
         key = mask_key(entry.key)
         yield _about_file(issuer, kinds.TO_INGEST, key, entry.modified, note=note)
-
-
-def _stray_results(store: Store, issuer: str) -> Iterator[Work]:
-    """Yield the result files with breaks that belong to no run, while they are there."""
-    for entry, trouble in stray_files(store, issuer):
+    for entry, trouble in stray_files(files).items():
         yield _about_file(issuer, kinds.STRAY_RESULTS, entry.key, entry.modified, note=trouble)
 
 

@@ -81,7 +81,6 @@ extracts = _prefix("extracts")  # the issuer drops extracts here
 results = _prefix("results")  # the operator drops result files here
 corrections = _prefix("corrections")  # corrected extracts and filled-in templates are dropped here
 transactions = _prefix("transactions")  # the partner's transaction reports are dropped here
-ingested = _prefix("ingested")  # ingest markers: which result files were ingested
 runs = _prefix("runs")  # a folder for each run
 commits = _prefix("commits")  # the chain in which an issuer's runs are registered, in one order
 erasures = _prefix("erasures")  # the chain of erasures of cardholders, and its key
@@ -168,8 +167,6 @@ class RunKeys:
         self.resealed = base + "sealed/"  # those chunks, a folder for each time
         # its rows, for analysts: derived; the files differ in their number
         self.analysis = f"{hive(run.issuer, 'rows', run.day)}{run}-"
-        # attributed result rows, derived from result files and ledger
-        self.outcomes = base + "outcomes/"
         self.singles = base + "single/"  # single links for rows of the run
         # the partner's messages about the run's links, and what they mean
         self.placements = base + "placements/"

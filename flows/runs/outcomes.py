@@ -1,27 +1,29 @@
-"""Attributed result rows of a run, kept for its reports.
+"""What the partner said: result files in the database, and what came of each of their rows.
 
-A Parquet object per group of result files. They are derived from result files and ledger. A file
-may be in several groups, where it was ingested again; the last time counts.
+A row of `result_file` is a content of a file, as it was ingested last: its `number` says in which
+order. What a file says is written in one act with what it waits for (`flows/results/intake.py`).
 
-Where it came again with other content, all of its contents count: of the earlier ones the answers
-that settled a row, so that nobody takes an answer back by changing a file. Where the two differ,
-an operator decides (`schemas.breaks.CONFLICTING_RESULT`).
+Where a file came again with other content, all of its contents count: of the earlier ones the
+answers that settled a row, so that nobody takes an answer back by changing a file. Where the two
+differ, an operator decides (`schemas.breaks.CONFLICTING_RESULT`).
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import date, datetime
-from io import BytesIO
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
+from sqlalchemy import Connection, RowMapping, bindparam, delete, func, insert, select, update
 
-from flows.runs.frames import write_parquet
+from flows.database.bulk import insert_frame, read_frame
+from flows.runs.adapters import Adapters
+from flows.runs.events import ANSWERED, TAKEN_BACK
 from flows.runs.identity import digest
-from flows.runs.keys import RunKeys
-from flows.runs.store import Entry, Store, read
-from flows.runs.threads import concurrently
-from schemas.ledger import ERROR, LINKED
+from flows.runs.journal import Act, enter
+from flows.runs.store import Entry
+from schemas.database import ANSWER, ANSWERED_CHUNK, INGESTED, RESULT_FILE
+from schemas.ledger import BROKEN, ERROR, LINKED
 from schemas.reasons import ERASED
 
 OUTCOME: dict[str, pl.DataType] = {
@@ -48,33 +50,31 @@ OUTCOME: dict[str, pl.DataType] = {
     "nth": pl.UInt32(),  # occurrence of that content within the file, from 0
 }
 
+ANSWERS = "answers"  # the fact of a journal entry: digests of what files say of the run, by number
 DECISION = "decision"  # `how` of a row without an answer, about which an operator decided
-NAMED = 24  # hex digits of a digest that name an object, and are enough to know a file by
-READERS = 8  # objects fetched at a time, of a few megabytes each
-FILES = "files"  # the metadata key of the facts about the result files
-
-FILE: dict[str, pl.DataType | type[pl.DataType]] = {
-    "file": pl.String,  # digest of its key
-    "file_taken": pl.Datetime("us", "UTC"),  # when it was ingested
-    "file_modified": pl.Datetime("us", "UTC"),
-    "file_digest": pl.String,
-    "file_name": pl.String,
-    "file_received": pl.Date,
-    "file_problems": pl.List(pl.String),
-    "file_run": pl.String,  # run and chunk that its name gives
-    "file_chunk": pl.UInt32,
+SETTLED = None  # the basis of a file that nothing can change any more
+_PERSONAL = ("cuid", "last_4", "url", "has_link", "expires_on", "expires_raw", "message")
+_LINE = "\n"  # between the codes of a row
+# as it is stored: what follows from other columns is not
+_STORED = {
+    "number": pl.Int64(),  # of the file
+    "position": pl.UInt32(),
+    "chunk": pl.UInt32(),
+    "row": pl.UInt32(),
+    "cuid": pl.String(),
+    "last_4": pl.String(),
+    "how": pl.String(),
+    "outcome": pl.String(),
+    "url": pl.String(),
+    "has_link": pl.Boolean(),
+    "expires_on": pl.Date(),
+    "expires_raw": pl.String(),
+    "reasons": pl.String(),
+    "message": pl.String(),
+    "shape": pl.String(),
+    "content": pl.Int64(),  # databases have no unsigned numbers
+    "nth": pl.UInt32(),
 }
-# of the file among those of its object, from 0; each row has its file's
-NUMBER = {"number": pl.UInt16}
-
-# which file answers which chunk, in which object
-_ANSWERED = pl.DataFrame(
-    schema={
-        "key": pl.String,
-        **{name: FILE[name] for name in list(FILE)[:4]},
-        "chunk": OUTCOME["chunk"],
-    }
-)
 
 
 class Attributed(NamedTuple):
@@ -98,173 +98,422 @@ class Attributed(NamedTuple):
         is_answer = pl.col("state").is_in([LINKED, ERROR])
         return self.outcomes.filter(is_answer & pl.col("row").is_not_null())
 
+    @property
+    def runs(self) -> frozenset[str]:
+        """The runs that it answers."""
+        # looked at as a list: with a thousand files, an expression for each takes longer
+        return frozenset(self.outcomes["run"].to_list()) - {None}
 
-class RunOutcomes(NamedTuple):
-    """The part of a result file that concerns one run: `rows` of its outcomes."""
+
+class FileState(NamedTuple):
+    """What is known of a result file apart from its rows: as the table `result_file` has it."""
+
+    key: str
+    decisions: int = 0
+    basis: str | None = SETTLED
+    outcome: str = ""
+    told: str = ""
+
+
+class ReadResult(NamedTuple):
+    """A result file that was read: as it is stored, what came of it, and what is known of it."""
 
     entry: Entry
-    one: Attributed
-    rows: pl.DataFrame
+    attributed: Attributed
+    state: FileState
 
 
-def write_outcomes(
-    store: Store, keys: RunKeys, taken: datetime, answers: Sequence[RunOutcomes]
-) -> str:
-    """Write the outcomes of a run from some result files, at least one; return the key written.
+# Written
+# --------------------------------------------------------------------------------------------------
 
-    It is named after the files and their contents: the same ones ingested again replace it.
+
+def file_id(key: str) -> str:
+    """Return what a result file is known by, since its key may hold a card number."""
+    return digest(key.encode())[:32]
+
+
+def store_results(act: Act, taken: datetime, results: Sequence[ReadResult]) -> list[frozenset[str]]:
+    """Write result files with their answers in an act, in place of what they said before.
+
+    Return, for each, the runs that it answered before, with whatever content, and answers no more.
+    The journal names the files of each run.
     """
-    facts = pl.DataFrame([_file_facts(answer, taken) for answer in answers], FILE)
-    heights = [answer.rows.height for answer in answers]
-    numbers = pl.Series("number", np.repeat(np.arange(len(answers), dtype=np.uint16), heights))
-    rows = pl.concat([answer.rows for answer in answers]).with_columns(numbers)
-    key = f"{keys.outcomes}{_name(facts)}.parquet"
-    write_parquet(store, key, rows, {FILES: facts.write_json()})
-    return key
-
-
-def _name(files: pl.DataFrame) -> str:
-    """Return the name of the object with these files and contents."""
-    contents = "".join(sorted(files["file"] + files["file_digest"]))
-    return digest(contents.encode())[:NAMED]
-
-
-def _file_facts(answer: RunOutcomes, taken: datetime) -> dict[str, Any]:
-    """Return what is stored about one result file (FILE)."""
-    result = answer.one
-    run, chunk = result.named or (None, None)
-    return {
-        "file": digest(answer.entry.key.encode()),
-        "file_taken": taken,
-        "file_modified": answer.entry.modified,
-        "file_digest": result.digest,
-        "file_name": result.name,
-        "file_received": result.received,
-        "file_problems": list(result.problems),
-        "file_run": run,
-        "file_chunk": chunk,
-    }
-
-
-def outcome_rows(store: Store, key: str) -> pl.DataFrame:
-    """Return the rows of an object (OUTCOME), each with the name of its file (`file_name`)."""
-    rows, files = _opened(store, key)
-    named = rows.select(*OUTCOME, "number")
-    return named.join(files.select("number", "file_name"), on="number", how="left").drop("number")
-
-
-def erase_outcomes(store: Store, key: str, which: Callable[[pl.DataFrame], pl.Series]) -> bool:
-    """Write outcomes anew in which these rows say that their cardholder was erased, and no more.
-
-    Return whether there are any.
-    """
-    rows, files = _opened(store, key)
-    is_erased = which(rows)
-    if not is_erased.any():
-        return False
-    nothing = pl.lit(None)
-    of_place = ["position", "run", "chunk", "row", "nth", "number"]
-    facts = {name: nothing for name in rows.columns if name not in of_place} | {
-        "how": pl.lit(DECISION),
-        "state": pl.lit(ERROR),
-        "shape": pl.lit(ERASED),
-        "has_link": pl.lit(value=False),
-        "reasons": pl.concat_list(pl.lit(ERASED)),
-        "content": pl.col("position").cast(pl.UInt64),
-    }
-    erased = [
-        pl.when(is_erased).then(fact).otherwise(pl.col(name)).cast(rows.schema[name]).alias(name)
-        for name, fact in facts.items()
+    files = [file_id(result.entry.key) for result in results]
+    own = select(func.max(RESULT_FILE.c.number)).where(RESULT_FILE.c.issuer == act.issuer)
+    # before anything is deleted: no number is that of two
+    first = 1 + (act.connection.execute(own).scalar() or 0)
+    before, gone = _replaced(act, files, [result.attributed.digest for result in results])
+    rows = [
+        {"issuer": act.issuer, "number": number, "file": file, "taken_at": taken, **_facts(result)}
+        for number, (file, result) in enumerate(zip(files, results, strict=True), first)
     ]
-    write_parquet(store, key, rows.with_columns(erased), {FILES: files.drop("number").write_json()})
-    return True
+    act.connection.execute(insert(RESULT_FILE), rows)
+    answers = _answers([result.attributed for result in results], first)
+    is_of_chunk = pl.col("chunk").is_not_null()
+    chunks = answers.filter(is_of_chunk).group_by("run", "chunk", "number").agg(rows=pl.len())
+    issuer = pl.lit(act.issuer).alias("issuer")
+    insert_frame(act.connection, ANSWERED_CHUNK, chunks.with_columns(issuer))
+    insert_frame(act.connection, ANSWER, answers.with_columns(issuer))
+    _note(act, results, answers, first, gone)
+    return [
+        before.get(file, frozenset()) - result.attributed.runs
+        for file, result in zip(files, results, strict=True)
+    ]
+
+
+def _replaced(
+    act: Act, files: Sequence[str], digests: Sequence[str]
+) -> tuple[dict[str, frozenset[str]], dict[int, set[str]]]:
+    """Delete what these files said before with the same content, or about no run; what they said
+    with another is superseded.
+
+    Return the runs that each answered, and those that what is gone answered, by its number.
+    """
+    table = RESULT_FILE.c
+    query = select(table.number, table.file, table.digest).where(
+        table.issuer == act.issuer, table.file.in_(files)
+    )
+    known = act.connection.execute(query).all()
+    if not known:
+        return {}, {}
+    answered = runs_of(act.connection, act.issuer, [row.number for row in known])
+    now = dict(zip(files, digests, strict=True))
+    gone = [
+        row.number for row in known if row.digest == now[row.file] or not answered.get(row.number)
+    ]
+    for of in INGESTED:
+        act.connection.execute(delete(of).where(of.c.issuer == act.issuer, of.c.number.in_(gone)))
+    others = [row.number for row in known if row.number not in gone]
+    is_other = (table.issuer == act.issuer) & table.number.in_(others)
+    act.connection.execute(update(RESULT_FILE).where(is_other).values(is_superseded=True))
+    before = dict[str, frozenset[str]]()
+    for row in known:
+        before[row.file] = before.get(row.file, frozenset()) | answered.get(row.number, set())
+    return before, {number: answered.get(number, set()) for number in gone}
+
+
+def runs_of(connection: Connection, issuer: str, numbers: Sequence[int]) -> dict[int, set[str]]:
+    """Return the runs that result files answer, by the number of each that answers any."""
+    chunk = ANSWERED_CHUNK.c
+    query = select(chunk.number, chunk.run).where(chunk.issuer == issuer, chunk.number.in_(numbers))
+    runs = dict[int, set[str]]()
+    for number, run in connection.execute(query.distinct()):
+        runs.setdefault(number, set()).add(run)
+    return runs
+
+
+def runs_answered_by(adapters: Adapters, issuer: str, key: str) -> tuple[str, ...]:
+    """Return the runs that a result file answers, with whatever content."""
+    table = RESULT_FILE.c
+    query = select(table.number).where(table.issuer == issuer, table.file == file_id(key))
+    with adapters.database.snapshot() as connection:
+        numbers = list(connection.scalars(query))
+        runs = runs_of(connection, issuer, numbers)
+    return tuple(sorted(frozenset().union(*runs.values())))
+
+
+def _facts(result: ReadResult) -> dict[str, Any]:
+    """Return what is stored of a result file."""
+    file = result.attributed
+    run, chunk = file.named or (None, None)
+    return {
+        **result.state._asdict(),
+        "digest": file.digest,
+        "name": file.name,
+        "size": result.entry.size,
+        "version": result.entry.version,
+        "came_at": result.entry.modified,
+        "received": file.received,
+        "named_run": run,
+        "named_chunk": chunk,
+        "problems": list(file.problems),
+        "is_superseded": False,
+    }
+
+
+def _answers(files: Sequence[Attributed], first: int) -> pl.DataFrame:
+    """Return the rows of files that answer any run, as they are stored; `first`: their numbers."""
+    kept = [(number, file) for number, file in enumerate(files, first) if file.runs]
+    numbers = np.repeat([number for number, _ in kept], [file.outcomes.height for _, file in kept])
+    frames = [pl.DataFrame(schema=OUTCOME), *(file.outcomes for _, file in kept)]
+    is_answer = pl.col("row").is_not_null()
+    iso_day = pl.col("expires_on").cast(pl.String)
+    rows = pl.concat(frames).with_columns(pl.Series("number", numbers, pl.Int64))
+    rows = rows.select(
+        *("number", "position", "run", "chunk", "row", "how", "url", "expires_on", "shape"),
+        pl.when(~is_answer).then(pl.col("cuid", "last_4")),
+        pl.coalesce("trouble", "state").alias("outcome"),
+        pl.when(pl.col("url").is_null()).then("has_link"),
+        pl.when(~pl.col("expires_raw").eq_missing(iso_day)).then("expires_raw"),
+        pl.col("reasons").list.join(_LINE),
+        "message",
+        pl.col("content").reinterpret(signed=True),
+        pl.when(pl.col("nth") > 0).then("nth"),
+    )
+    if not rows["run"].null_count():
+        return rows
+    homes = pl.DataFrame(
+        [(number, min(file.runs)) for number, file in kept],
+        {"number": pl.Int64, "home": pl.String},
+        orient="row",
+    )
+    homed = rows.join(homes, on="number", how="left", maintain_order="left")
+    return homed.with_columns(run=pl.coalesce("run", "home")).drop("home")
+
+
+def _note(
+    act: Act,
+    results: Sequence[ReadResult],
+    answers: pl.DataFrame,
+    first: int,
+    gone: Mapping[int, Collection[str]],
+) -> None:
+    """Say in the journal which files answer each run: names, digests, a count, and the digest of
+    what each says by its number, "" for those that are `gone`.
+    """
+    notes = dict[str, dict[str, Any]]()
+    for (run, number), rows in answers.group_by("run", "number", maintain_order=True):
+        facts = notes.setdefault(run, {**names_of([]), "rows": 0, ANSWERS: {}})
+        for name, values in names_of([results[number - first].attributed]).items():
+            facts[name] += values
+        facts["rows"] += rows.height
+        facts[ANSWERS][str(number)] = digest_of_answers(rows)
+    taken_back = dict[str, dict[str, Any]]()
+    for number, runs in gone.items():
+        for run in runs:
+            facts = notes.get(run) or taken_back.setdefault(run, {ANSWERS: {}})
+            facts[ANSWERS][str(number)] = ""
+    for run, facts in notes.items():
+        act.note(ANSWERED, run, **facts)
+    for run, facts in taken_back.items():
+        act.note(TAKEN_BACK, run, **facts)
+    homeless = [result.attributed for result in results if not result.attributed.runs]
+    if homeless:
+        act.facts |= names_of(homeless)
+
+
+def digest_of_answers(rows: pl.DataFrame) -> str:
+    """Return a digest of who gets which link by the answers of a file to a run."""
+    told = rows.sort("position").select("position", "row", "outcome", "url", "expires_on")
+    return digest(told.write_csv().encode())
+
+
+def names_of(files: Sequence[Attributed]) -> dict[str, list[str]]:
+    """Return names and digests of result files, as the history of a run has them."""
+    return {
+        "results": [file.name for file in files],
+        "digests": [file.digest for file in files],
+    }
+
+
+# Erased, purged
+# --------------------------------------------------------------------------------------------------
+
+
+def erase_answers(
+    adapters: Adapters, issuer: str, run: str, which: Callable[[pl.DataFrame], pl.Series]
+) -> None:
+    """Leave of these answers of a run only that their cardholder was erased.
+
+    `which` is given run, row and cuid of all.
+    """
+
+    def erase(act: Act) -> None:
+        named = run_answers(act.connection, issuer, run)
+        places = named.filter(which(named)).select(
+            pl.lit(issuer).alias("of_issuer"), of_number="number", of_position="position"
+        )
+        if places.is_empty():
+            return
+        table = ANSWER.c
+        erased = (
+            update(ANSWER)
+            .where(
+                table.issuer == bindparam("of_issuer"),
+                table.number == bindparam("of_number"),
+                table.position == bindparam("of_position"),
+            )
+            .values(
+                **dict.fromkeys(_PERSONAL),
+                how=DECISION,
+                outcome=ERROR,
+                shape=ERASED,
+                reasons=ERASED,
+                content=table.position,
+            )
+        )
+        act.connection.execute(erased, places.to_dicts())
+        act.facts["rows"] = places.height
+        changed = places["of_number"].unique()
+        act.facts[ANSWERS] = {
+            number: sha256
+            for number, sha256 in answers_stored(act.connection, issuer, run).items()
+            if int(number) in changed
+        }
+
+    enter(adapters, issuer, "answers erased", erase, run=run)
+
+
+def run_answers(connection: Connection, issuer: str, run: str) -> pl.DataFrame:
+    """Return all answers of a run that name somebody (OUTCOME), each with the number and the name
+    of its file (`number`, `file_name`). Who was sent the row is not named again.
+    """
+    file, chunk = RESULT_FILE.c, ANSWERED_CHUNK.c
+    numbers = select(chunk.number).where(chunk.issuer == issuer, chunk.run == run)
+    query = _rows_of_run(issuer, run).add_columns(file.name)
+    query = query.where(
+        ANSWER.c.number.in_(numbers),
+        ANSWER.c.shape.is_distinct_from(ERASED),
+        file.issuer == issuer,
+        file.number == ANSWER.c.number,
+    )
+    rows = read_frame(connection, query, pl.Schema({**_STORED, "file_name": pl.String()}))
+    return _restored(rows, run)
+
+
+def purge_answers(adapters: Adapters, issuer: str, run: str) -> None:
+    """Delete the answers of a run; that its chunks are answered stays."""
+
+    def purge(act: Act) -> None:
+        chunk = ANSWERED_CHUNK.c
+        numbers = select(chunk.number).where(chunk.issuer == issuer, chunk.run == run)
+        answer = ANSWER.c
+        of_run = (answer.issuer == issuer) & answer.number.in_(numbers) & (answer.run == run)
+        purged = dict.fromkeys(answers_stored(act.connection, issuer, run), "")
+        if purged:
+            act.connection.execute(delete(ANSWER).where(of_run))
+            act.facts[ANSWERS] = purged
+
+    enter(adapters, issuer, "answers purged", purge, run=run)
+
+
+def answers_stored(connection: Connection, issuer: str, run: str) -> dict[str, str]:
+    """Return the digests of what result files say of a run, by number, as it is stored."""
+    chunk = ANSWERED_CHUNK.c
+    numbers = select(chunk.number).where(chunk.issuer == issuer, chunk.run == run)
+    query = _rows_of_run(issuer, run).where(ANSWER.c.number.in_(numbers))
+    rows = read_frame(connection, query, pl.Schema(_STORED))
+    by_number = rows.sort("number").group_by("number", maintain_order=True)
+    return {str(number): digest_of_answers(of_file) for (number,), of_file in by_number}
+
+
+# Read
+# --------------------------------------------------------------------------------------------------
 
 
 class StoredOutcomes:
-    """The stored outcomes of a run: which result files concern which chunks.
+    """The stored answers of a run: which result files concern which chunks."""
 
-    Each content of a file counts as it was ingested last.
-    """
-
-    def __init__(self, store: Store, keys: RunKeys) -> None:
-        self._store = store
-        answered = concurrently(
-            lambda entry: _chunks_answered(store, entry.key), store.keys(keys.outcomes), READERS
+    def __init__(self, adapters: Adapters, issuer: str, run: str) -> None:
+        self._database = adapters.database
+        self._issuer = issuer
+        self._run = run
+        chunk, file = ANSWERED_CHUNK.c, RESULT_FILE.c
+        query = select(chunk.number, chunk.chunk, RESULT_FILE).where(
+            chunk.issuer == issuer,
+            chunk.run == run,
+            file.issuer == chunk.issuer,
+            file.number == chunk.number,
         )
-        ordered = pl.concat([_ANSWERED, *answered]).sort("file_taken", "file_modified", "key")
-        is_last = pl.col("key") == pl.col("key").last().over("file", "file_digest")
-        contents = ordered.filter(is_last)
-        is_newest = pl.col("file_digest") == pl.col("file_digest").last().over("file")
-        self._files = contents.with_columns(superseded=~is_newest)
+        self._chunks: dict[int, set[int]] = {}  # by the number of the file that answers them
+        self._files: dict[int, RowMapping] = {}
+        with self._database.snapshot() as connection:
+            for row in connection.execute(query.order_by(chunk.number)):
+                self._chunks.setdefault(row.number, set()).add(row.chunk)
+                self._files[row.number] = row._mapping
 
     def chunks(self) -> frozenset[int]:
         """Return the chunks that are answered, wholly or in part."""
-        return frozenset(self._files["chunk"].drop_nulls())
+        return frozenset().union(*self._chunks.values())
 
-    def has_results_for(self, result: str) -> bool:
-        """Return whether the result file of that key answers any chunk of the run."""
-        return digest(result.encode())[:NAMED] in self._files.drop_nulls("chunk")["file"]
-
-    def of(self, chunks: Collection[int]) -> list[Attributed]:
-        """Return the attributed result files that concern any of these chunks."""
-        concerned = self._files.filter(pl.col("chunk").is_in(list(chunks)))
-        selected = concerned.select("key", "file", "superseded").unique()
-        groups = selected.group_by("key").agg("file", "superseded").sort("key").iter_rows()
-        results: list[Attributed] = []
-        for key, files, superseded in groups:
-            results += _restore(self._store, key, dict(zip(files, superseded, strict=True)))
-        return results
-
-
-def _chunks_answered(store: Store, key: str) -> pl.DataFrame:
-    """Return which chunks the files of an object concern."""
-    rows, files = _opened(store, key, [*NUMBER, "chunk"])
-    answered = rows.select(*NUMBER, "chunk").unique().join(files, on="number")
-    return answered.with_columns(pl.col("file").str.head(NAMED), key=pl.lit(key)).select(
-        _ANSWERED.columns
-    )
-
-
-def _restore(store: Store, key: str, selected: Mapping[str, bool]) -> Iterator[Attributed]:
-    """Yield some of the files of an object; `selected`: whether they came again since."""
-    rows, files = _opened(store, key)
-    heights = rows.group_by("number").agg(pl.len())
-    is_selected = pl.col("file").str.head(NAMED).is_in(list(selected))
-    facts = files.filter(is_selected).join(heights, on="number").sort("number")
-    if facts.height < files.height:
-        rows = rows.filter(pl.col("number").is_in(facts["number"].implode()))
-    outcomes = rows.select(*OUTCOME)
-    start = 0
-    for file in facts.iter_rows(named=True):
-        end = start + file["len"]
-        named = None
-        if file["file_run"] is not None:
-            named = (file["file_run"], file["file_chunk"])
-        restored = Attributed(
-            digest=file["file_digest"],
-            name=file["file_name"],
-            received=file["file_received"],
-            problems=tuple(file["file_problems"]),
-            outcomes=outcomes[start:end],
-            named=named,
-            arrived=file["file_modified"],
+    def links(self) -> list[tuple[str, int]]:
+        """Return the links that results gave, each with its row."""
+        answer = ANSWER.c
+        query = select(answer.url, answer.row).where(
+            answer.issuer == self._issuer,
+            answer.number.in_(list(self._files)),
+            answer.run == self._run,
+            answer.url.is_not(None),
         )
-        if selected[file["file"][:NAMED]]:
-            restored = restored._replace(outcomes=restored.settled, problems=(), superseded=True)
-        yield restored
-        start = end
+        with self._database.snapshot() as connection:
+            return [(url, row) for url, row in connection.execute(query)]
+
+    @property
+    def state(self) -> dict[str, int]:
+        """How many result files answer the run, and the number of the last; nothing where none
+        does.
+        """
+        if not self._files:
+            return {}
+        superseded = sum(file["is_superseded"] for file in self._files.values())
+        return {"results": len(self._files) - superseded, "ingest": max(self._files)}
+
+    def of(self, chunks: Collection[int], sent: pl.DataFrame | None = None) -> list[Attributed]:
+        """Return the attributed result files that concern any of these chunks.
+
+        `sent`: row, cuid and last_4 of what was sent; without them the rows that answer one have no
+        cuid and last_4.
+        """
+        numbers = [number for number, of in self._chunks.items() if not of.isdisjoint(chunks)]
+        if not numbers:
+            return []
+        query = _rows_of_run(self._issuer, self._run).where(ANSWER.c.number.in_(numbers))
+        with self._database.snapshot() as connection:
+            ordered = query.order_by(ANSWER.c.number, ANSWER.c.position)
+            rows = read_frame(connection, ordered, pl.Schema(_STORED))
+        heights = dict(rows.group_by("number").agg(pl.len()).iter_rows())
+        if sent is not None:
+            of_row = sent.select("row", pl.col("cuid", "last_4").name.suffix("_sent"))
+            rows = rows.join(of_row, on="row", how="left", maintain_order="left").with_columns(
+                cuid=pl.coalesce("cuid_sent", "cuid"), last_4=pl.coalesce("last_4_sent", "last_4")
+            )
+        outcomes = _restored(rows, self._run).select(*OUTCOME)
+        return list(self._attributed(numbers, outcomes, heights))
+
+    def _attributed(
+        self, numbers: Sequence[int], outcomes: pl.DataFrame, heights: Mapping[int, int]
+    ) -> Iterator[Attributed]:
+        start = 0
+        for number in numbers:
+            end = start + heights.get(number, 0)
+            yield self._file(number, outcomes[start:end])
+            start = end
+
+    def _file(self, number: int, outcomes: pl.DataFrame) -> Attributed:
+        facts = self._files[number]
+        named = None
+        if facts["named_run"] is not None:
+            named = (facts["named_run"], facts["named_chunk"])
+        file = Attributed(
+            digest=facts["digest"],
+            name=facts["name"],
+            received=facts["received"],
+            problems=tuple(facts["problems"]),
+            outcomes=outcomes,
+            named=named,
+            arrived=facts["came_at"],
+        )
+        if facts["is_superseded"]:
+            return file._replace(outcomes=file.settled, problems=(), superseded=True)
+        return file
 
 
-def _opened(
-    store: Store, key: str, columns: list[str] | None = None
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the rows of an object, at least these columns, and the facts about its files.
+def _rows_of_run(issuer: str, run: str) -> Any:
+    """Return the query for answers of a run (_STORED)."""
+    columns = [ANSWER.c[name] for name in _STORED]
+    return select(*columns).where(ANSWER.c.issuer == issuer, ANSWER.c.run == run)
 
-    Each file has its number.
-    """
-    content = read(store, key)
-    facts = pl.read_parquet_metadata(BytesIO(content))[FILES]
-    rows = pl.read_parquet(BytesIO(content), columns=columns)
-    files = pl.read_json(facts.encode(), schema=FILE)
-    # polars takes a mapping of names
-    return rows, files.with_row_index("number").cast(NUMBER)  # type: ignore[arg-type]
+
+def _restored(rows: pl.DataFrame, run: str) -> pl.DataFrame:
+    """Return stored answers of a run as they were (OUTCOME), but for what was sent."""
+    is_answer = pl.col("outcome").is_in([LINKED, ERROR])
+    return rows.with_columns(
+        run=pl.when(pl.col("chunk").is_not_null()).then(pl.lit(run)),
+        state=pl.when(is_answer).then("outcome").otherwise(pl.lit(BROKEN)),
+        trouble=pl.when(~is_answer).then("outcome"),
+        has_link=pl.col("url").is_not_null() | pl.col("has_link").fill_null(value=False),
+        expires_raw=pl.coalesce("expires_raw", pl.col("expires_on").cast(pl.String)),
+        reasons=pl.col("reasons").str.split(_LINE),
+        content=pl.col("content").reinterpret(signed=False),
+        nth=pl.col("nth").fill_null(0),
+    ).drop("outcome")

@@ -17,7 +17,7 @@ RECORDS = re.compile(
 # what decides who gets which link and is no record
 EVIDENCE = re.compile(
     r"[^/]+/("
-    r"runs/[^/]+/(claims/\d{6}\.json|outcomes/[^/]+\.parquet)"
+    r"runs/[^/]+/claims/\d{6}\.json"
     r"|(runs/[^/]+/)?single/.+"
     r"|deliveries/([a-z][a-z0-9-]*/)?\d{6}/(links[^/]*|done\.json)"
     r")"

@@ -70,19 +70,23 @@ def test_a_run_that_was_never_committed_is_as_old_as_its_newest_object() -> None
     assert NOON + SECOND == state.since
 
 
-def test_a_report_is_stale_once_a_result_is_newer_and_where_it_lists_not_all_breaks() -> None:
-    keys = cast(Any, SimpleNamespace(report=str, outcomes="o/", singles="s/"))
-
-    def reasons(more: int, last_is_notice: bool, written: datetime) -> list[str]:
+def test_a_report_is_stale_once_it_is_behind_and_where_it_lists_not_all_breaks() -> None:
+    def reasons(*, behind: bool, more: int = 0, last_is_notice: bool = True) -> list[str]:
+        keys = SimpleNamespace(singles="s/")
+        outcomes = SimpleNamespace(state={"results": 1 + behind, "ingest": 7})
+        run = cast(Any, SimpleNamespace(keys=keys, outcomes=outcomes))
         breaks = [{"notice": False}, {"notice": last_is_notice}]
-        entries = [*ENTRIES[:1], Entry("summary.json", 1, written, "")]
-        summary = {"more_breaks": more, "breaks": breaks}
-        return list(retention._stale_report_reasons(keys, entries, summary))
+        recorded = {"closed": 0, "results": 1, "ingest": 7}
+        summary = {"more_breaks": more, "breaks": breaks, "open": {"recorded": recorded}}
+        return list(retention._stale_report_reasons(run, ENTRIES[:1], summary))
 
-    newer = [bool(reasons(0, True, moment)) for moment in MOMENTS]
-    unlisted = [bool(reasons(*which, NOON)) for which in ((0, False), (1, True), (1, False))]
+    newer = [bool(reasons(behind=behind)) for behind in (True, False)]
+    unlisted = [
+        bool(reasons(behind=False, more=more, last_is_notice=notice))
+        for more, notice in ((0, False), (1, True), (1, False))
+    ]
 
-    assert ([True, False, False], [False, False, True]) == (newer, unlisted)
+    assert ([True, False], [False, False, True]) == (newer, unlisted)
 
 
 def test_a_summary_is_of_the_last_answer_and_of_the_last_thing_known_of_a_run() -> None:
@@ -104,10 +108,17 @@ def test_a_summary_is_of_the_last_answer_and_of_the_last_thing_known_of_a_run() 
 def test_the_links_of_a_committed_run_keep_its_ledger_until_the_last_of_them_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    keys = SimpleNamespace(manifest="m", report=str, outcomes="o/", singles="s/")
+    keys = SimpleNamespace(manifest="m", report=str, singles="s/")
     entries = [Entry(key, 1, NOON, "") for key in ("m", "summary.json")]
-    summary = {"more_breaks": 0, "breaks": []}
-    run = SimpleNamespace(outbox=[], keys=keys, events=list, summary=summary, closed_breaks=())
+    summary = {"more_breaks": 0, "breaks": [], "open": {"recorded": {}}}
+    run = SimpleNamespace(
+        outbox=[],
+        keys=keys,
+        events=list,
+        summary=summary,
+        closed_breaks=(),
+        outcomes=SimpleNamespace(state={}),
+    )
     monkeypatch.setattr(retention, "_awaiting_rows", lambda _: {})
     monkeypatch.setattr(retention, "_open_breaks", lambda *_: [])
     monkeypatch.setattr(retention, "_links_until", lambda *_: iter(NEIGHBOURS[::-1]))
