@@ -4,7 +4,8 @@ Every table leads with the issuer. Texts compare by their bytes. Times are UTC, 
 own. No table has a card number, a CVV, or a hash of either.
 
 What an act wrote is in its journal entry, and the store has the journal in segments: of these, and
-of a backup, a database that is lost is made again (`flows/operations/recovery.py`).
+of a backup, a database that is lost is made again (`flows/operations/recovery.py`). What is
+derived (`DERIVED`) is made anew by the next command.
 """
 
 from datetime import UTC, datetime
@@ -84,6 +85,34 @@ def _look() -> list[Column[object]]:
         _column("cuid", TEXT, "the cardholder reference, as it was sent", null=True),
         _column("last_4", TEXT, "the last four digits of the card", null=True),
         _column("expiration", TEXT, "when the card expires, YYMM", null=True),
+    ]
+
+
+def _handed_over() -> list[Column[object]]:
+    """Return the columns of what is handed over: its row is made first, then its files."""
+    return [
+        _column("number", Integer(), "1, 2, 3 … of whoever it is for"),
+        _column("at", Moment(), "when it was made"),
+        _column("by", TEXT, "who made it, card numbers masked"),
+        _column("files", JSON(), "SHA-256 of its files, by name"),
+        _column("done_at", Moment(), "when all of its files were in the store", null=True),
+        _column("confirmed_at", Moment(), "when it was recorded that it has come", null=True),
+        _column("confirmed_by", TEXT, "who recorded that", null=True),
+        _column("confirmed_reason", TEXT, "why: whose receipt", null=True),
+    ]
+
+
+def _in_order() -> list[ForeignKeyConstraint | CheckConstraint]:
+    """Return what cannot be of that: nothing is confirmed before it is complete."""
+    confirmed = "confirmed_at IS NOT NULL AND confirmed_by IS NOT NULL"
+    return [
+        ForeignKeyConstraint(["issuer"], ["issuer.issuer"]),
+        CheckConstraint("number >= 1", name="number"),
+        CheckConstraint(
+            "confirmed_at IS NULL AND confirmed_by IS NULL AND confirmed_reason IS NULL OR "
+            f"done_at IS NOT NULL AND {confirmed} AND confirmed_reason IS NOT NULL",
+            name="confirmed",
+        ),
     ]
 
 
@@ -296,13 +325,34 @@ DELIVERY = Table(
     "delivery",
     METADATA,
     _issuer(),
-    _column("receiver", TEXT, "who receives links"),
-    _column("number", Integer(), "the number of the delivery to this receiver"),
-    _column("objects", TEXT, "digest of the objects that it was read from"),
-    _column("at", Moment(), "when it was made; null: its record is gone", null=True),
-    _column("after", Integer(), "the delivery that it goes on from"),
+    _column("receiver", TEXT, "who receives links: a table of [deliveries], or default"),
+    *_handed_over(),
+    _column("after", Integer(), "the confirmed delivery that its changes are since; 0: none"),
+    _column("new", Integer(), "links that are new"),
+    _column("replaced", Integer(), "links that take the place of one withdrawn"),
+    _column("withdrawn", Integer(), "links that are withdrawn"),
+    _column("living", Integer(), "links that the receiver has after it"),
+    _column("sealed_to", TEXT, "fingerprint of the key; null: in clear", null=True),
+    _column("opened", TEXT, "why it withdraws more than max_withdrawn; else empty"),
+    _column("taken_at", Moment(), "when its webhook took the event", null=True),
+    _column("emitted_at", Moment(), "when Prefect was told", null=True),
+    _column("tries", Integer(), "attempts to hand it over that failed since the last that did not"),
+    _column("problem", TEXT, "why the last of them failed", null=True),
+    _column("failing_since", Moment(), "the first of them", null=True),
+    _column("tried_at", Moment(), "the last of them", null=True),
+    _column("not_before", Moment(), "when it is tried again", null=True),
     PrimaryKeyConstraint("issuer", "receiver", "number"),
-    ForeignKeyConstraint(["issuer"], ["issuer.issuer"]),
+    *_in_order(),
+    CheckConstraint("after >= 0 AND after < number", name="after"),
+    CheckConstraint("new >= 0 AND replaced >= 0 AND withdrawn >= 0 AND living >= 0", name="counts"),
+    CheckConstraint(
+        "done_at IS NOT NULL OR (taken_at IS NULL AND emitted_at IS NULL)", name="told"
+    ),
+    CheckConstraint(
+        "tries = 0 AND problem IS NULL OR tries > 0 AND problem IS NOT NULL "
+        "AND failing_since IS NOT NULL AND tried_at IS NOT NULL AND not_before IS NOT NULL",
+        name="tries",
+    ),
     comment="A delivery of links to a receiver.",
 )
 
@@ -316,13 +366,41 @@ DELIVERY_CHANGE = Table(
     _column("run", TEXT, "the run whose row the link is of", null=True),
     _column("row", BigInteger(), "that row", null=True),
     *_look(),
-    _column("link", BigInteger(), "64 bits of a digest of the link", null=True),
-    _column("change", TEXT, "new, or withdrawn with its reason", null=True),
+    _column("link", BigInteger(), "64 bits of a digest of the link"),
+    _column("change", TEXT, "new, replaced or withdrawn"),
     _column("until", Date(), "last day of the link", null=True),
-    _column("at", Moment(), "when the delivery was made", null=True),
     PrimaryKeyConstraint("issuer", "receiver", "delivery", "place"),
+    CheckConstraint("change IN ('new', 'replaced', 'withdrawn')", name="change"),
     Index(None, "issuer", "cuid"),
-    comment="A link that a delivery hands over or withdraws.",
+    comment="A link that a delivery hands over or withdraws, until retention or an erasure.",
+    sqlite_with_rowid=False,
+)
+
+ACKNOWLEDGEMENT = Table(
+    "acknowledgement",
+    METADATA,
+    _issuer(),
+    *_handed_over(),
+    _column("run", TEXT, "the run that it tells of; empty: a file without one"),
+    _column("extract", TEXT, "the key of the file, card numbers masked"),
+    _column("sha256", TEXT, "SHA-256 of the file"),
+    _column("status", TEXT, "what became of it: ACCP, PART, PEND or RJCT"),
+    _column("rows", JSON(), "how many of its rows, by what became of them"),
+    _column("folder", TEXT, "the folder of its files"),
+    _column("subject", TEXT, "what it tells of: the run, or the key of the file"),
+    _column("says", TEXT, "digest of what it says; null: told again since, or closed", null=True),
+    PrimaryKeyConstraint("issuer", "number"),
+    *_in_order(),
+    Index("ix_acknowledgement_run", "issuer", "run", "number"),
+    Index(
+        "ix_acknowledgement_says",
+        "issuer",
+        "subject",
+        unique=True,
+        sqlite_where=text("says IS NOT NULL"),
+        postgresql_where=text("says IS NOT NULL"),
+    ),
+    comment="What an issuer was told of an extract, in place of what it was told of it before.",
 )
 
 PLACEMENT = Table(
@@ -446,6 +524,6 @@ ANSWER = Table(
 # whose rows are too many for the journal, which has their digests
 INGESTED = (ANSWER, ANSWERED_CHUNK, RESULT_FILE)
 DERIVED = (
-    *(REPORTED_END, PLACEMENT, DELIVERY_CHANGE, DELIVERY, LEDGER_ROW, DEPARTURE, ATTEMPT, RUN),
+    *(REPORTED_END, PLACEMENT, LEDGER_ROW, DEPARTURE, ATTEMPT, RUN),
     WATERMARK,
 )

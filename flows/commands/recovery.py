@@ -72,4 +72,4 @@ def recover(context: Context, issuer: Issuer, *, reason: Reason) -> Result:
         "objects": recovered.objects,
         "unknown_persons": recovered.unknown_persons,
     }
-    return Result(facts, lines, Step("audit verify", issuer))
+    return Result(facts, lines, Step("ingest", issuer))

@@ -22,13 +22,17 @@ _CSV: Final = "(FORMAT csv, NULL '')"  # an empty text has quotes there
 
 def insert_frame(connection: Connection, table: Table, frame: pl.DataFrame) -> None:
     """Insert a frame's rows; columns that it lacks get their default."""
+    if frame.is_empty():
+        return
     remember = connection.info.get(REMEMBERED)
     if remember is not None:
         remember(table, frame)
     if connection.dialect.name == "postgresql":
         _copy_in(connection, table, frame)
     else:
-        _execute_many(connection, sqlite.insert(table), frame)
+        # a column without a value is left out: most of wide tables have some
+        valued = [column.name for column in frame if column.null_count() < len(column)]
+        _execute_many(connection, sqlite.insert(table), frame.select(valued))
 
 
 def upsert_frame(connection: Connection, table: Table, frame: pl.DataFrame) -> None:

@@ -99,7 +99,7 @@ class Database:
         """Copy a SQLite database to a new file, while others use it; NoBackupError."""
         if self._url.get_backend_name() != "sqlite":
             raise NoBackupError(place=self.place)
-        _make_private(file)
+        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         with self._guarded(), self.snapshot() as connection:
             source = cast(sqlite3.Connection, connection.connection.driver_connection)
             with closing(sqlite3.connect(file)) as target:

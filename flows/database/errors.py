@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from flows.errors import BugError, CardlinkError, OperatorError, TryAgainError, kind_and_place
-from flows.steps import ISSUER, Sentence, Step
+from flows.steps import ISSUER, WHY, Sentence, Step
 
 
 class DatabaseBusyError(TryAgainError):
@@ -60,7 +60,7 @@ class DatabaseDamagedError(OperatorError):
         "If the path is wrong, correct CARDLINK_DATABASE_URL. If it is the database, move it away "
         "with its -wal and -shm files, put the newest copy in its place, and apply what the store "
         "has since: {recover}.",
-        recover=Step("recover", ISSUER),
+        recover=Step("recover", ISSUER, reason=WHY),
     )
 
 

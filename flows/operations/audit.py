@@ -8,6 +8,7 @@ from flows.operations.audit_contents import judged_contents
 from flows.operations.audit_journal import (
     INSERTED,
     NEVER_WRITTEN,
+    REMOVED,
     UNPROVED,
     Accepted,
     Finding,
@@ -33,7 +34,7 @@ from flows.runs.keys import purged, runs
 from flows.runs.store import Store
 from flows.runs.trail_entries import EVIDENCE, is_named
 from flows.steps import Step
-from schemas.database import JOURNAL, METADATA
+from schemas.database import ANSWER, JOURNAL, METADATA
 from schemas.records import Purged
 
 WHOLE = JOURNAL.name  # what the journal is called in findings
@@ -107,10 +108,11 @@ class _Verification:
         self.states |= self._stored
 
     @property
-    def strays(self) -> list[str]:
-        """The keys of the objects that no entry names."""
-        findings = self._object_findings
-        return [finding.key for finding in findings if finding.what == INSERTED]
+    def made_later(self) -> list[str]:
+        """The keys of objects that no entry names, and of answers that are not there."""
+        strays = [each.key for each in self._object_findings if each.what == INSERTED]
+        answers = [each.key for each in self._row_findings if each.what == REMOVED]
+        return strays + [key for key in answers if key.startswith(f"{ANSWER.name}/")]
 
     @property
     def stored(self) -> dict[str, str]:
@@ -221,10 +223,13 @@ class _Purges:
         return record.since if record is not None else datetime.min
 
 
-def unnamed_objects(adapters: Adapters, issuer: str) -> dict[str, str]:
-    """Return the digests of the stored objects that should be named and are not, by key."""
+def made_later(adapters: Adapters, issuer: str) -> dict[str, str]:
+    """Return what a database that was made again has otherwise than its journal: digests by key.
+
+    Objects that no entry names yet, and, as gone, answers that the next ingest reads again.
+    """
     verification = _Verification(adapters, issuer)
-    return {key: verification.states[key] for key in verification.strays}
+    return {key: verification.states.get(key, "") for key in verification.made_later}
 
 
 def accept(context: IssuerContext, key: str, reason: str) -> Finding:

@@ -1,7 +1,8 @@
 """An issuer's journal as it is stored, and what it says of each object of the store and each row.
 
 Its entries are one chain: each has the digest of the one before, and its own. Replayed, they say
-which rows the database has; what follows from others (`DERIVED`), and whom they are about, apart.
+which rows the database has; what follows from others (`DERIVED`), and whom they are about or whose
+links were delivered, apart.
 Of what result files say (`INGESTED`) they have digests.
 """
 
@@ -13,14 +14,15 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Table, func, select
 
+from flows.runs.answers import ANSWERS, answers_stored
 from flows.runs.audited_store import FAILED, WRITTEN
 from flows.runs.identity import canonical, digest
 from flows.runs.journal import content_of, plain
-from flows.runs.outcomes import ANSWERS, answers_stored
 from flows.runs.trail_proof import Prover
 from schemas.database import (
     ANSWER,
     ANSWERED_CHUNK,
+    DELIVERY_CHANGE,
     DERIVED,
     INGESTED,
     ISSUER,
@@ -291,7 +293,7 @@ class JournaledRows:
         """Yield the rows that are not as entries wrote them, each with a digest of what it is."""
         for table in METADATA.sorted_tables:
             # every row of it was written by an entry
-            is_whole = table not in (*DERIVED, *INGESTED, ISSUER, JOURNAL, PERSON)
+            is_whole = table not in (*DERIVED, *INGESTED, DELIVERY_CHANGE, ISSUER, JOURNAL, PERSON)
             rows = self._tables.get(table.name, {})
             if rows or is_whole:
                 yield from _row_findings(rows, table, _stored(connection, table, issuer), is_whole)

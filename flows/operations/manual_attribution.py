@@ -16,13 +16,14 @@ from flows.results.intake import examine
 from flows.results.masking import mask_key
 from flows.results.read import ResultRows
 from flows.runs.adapters import Adapters
+from flows.runs.answers import file_id, runs_answered_by
 from flows.runs.context import IssuerContext
 from flows.runs.decisions import RESULT_ROW, decide, lift
 from flows.runs.errors import NoSuchRowError
 from flows.runs.events import record_event
 from flows.runs.journal import Act, enter
 from flows.runs.keys import keys_of, results
-from flows.runs.outcomes import Attributed, file_id, runs_answered_by
+from flows.runs.outcomes import Attributed
 from flows.runs.store import ObjectMissingError
 from flows.runs.stored_run import StoredRun
 from flows.steps import RUN, Option, Sentence, Step

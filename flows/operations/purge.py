@@ -16,6 +16,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from itertools import chain
 from typing import NamedTuple
 
+from flows.book.deliveries import forget_changes
 from flows.book.known_runs import ClosedRun
 from flows.book.removals import Ledger, removals
 from flows.book.stored_book import known_runs
@@ -33,10 +34,11 @@ from flows.operations.retention import (
 )
 from flows.redaction import redact
 from flows.reports.summary import FIGURES
+from flows.runs.answers import purge_answers
 from flows.runs.business_date import local_day
 from flows.runs.claim import OLD, ClaimedError
 from flows.runs.context import IssuerContext
-from flows.runs.delivered import FILES
+from flows.runs.delivered import FILES, delivered_links_key, delivery_of
 from flows.runs.documents import read_document
 from flows.runs.errors import AbandonedError
 from flows.runs.identity import canonical
@@ -51,7 +53,6 @@ from flows.runs.keys import (
     purged,
     runs,
 )
-from flows.runs.outcomes import purge_answers
 from flows.runs.read_once import read_once
 from flows.runs.run_status import RunStatus
 from flows.runs.single_links import answer_key
@@ -166,6 +167,7 @@ def purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
             continue
         if not unit.resumed:
             context.adapters.store.create(unit.key, canonical(unit.record))
+        _forget_deliveries(context, unit)
         if unit.record.part == "ledger" and unit.record.run:
             purge_answers(context.adapters, context.issuer.issuer, unit.record.run)
         concurrently(lambda entry: cleaner.delete(entry.key), unit.entries)
@@ -174,6 +176,18 @@ def purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
     concurrently(cleaner.discard, plan.leftovers)
     finish_erasures(context, cleaner)
     return plan._replace(lots=tuple(deleted))
+
+
+def _forget_deliveries(context: IssuerContext, unit: PurgeUnit) -> None:
+    """Delete the rows of the deliveries whose links are all in a unit: their files go next."""
+    keys = {entry.key for entry in unit.entries}
+    gone = [
+        delivery
+        for delivery in sorted({*filter(None, map(delivery_of, keys))})
+        if delivered_links_key(context.adapters.store, context.issuer.issuer, delivery) in keys
+    ]
+    if gone:
+        forget_changes(context.adapters, context.issuer.issuer, dict.fromkeys(gone))
 
 
 def _counted(context: IssuerContext, units: Sequence[PurgeUnit]) -> tuple[PurgeUnit, ...]:

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Date, Table, and_, delete, insert, text, upda
 
 from flows.book.upkeep import forget_book
 from flows.errors import BalanceError
-from flows.operations.audit import unnamed_objects
+from flows.operations.audit import made_later
 from flows.operations.audit_journal import StoredEntry, entry_findings
 from flows.runs.adapters import Adapters
 from flows.runs.context import IssuerContext
@@ -75,7 +75,7 @@ def recover(context: IssuerContext, reason: str) -> Recovered:
     if missing:
         adapters.database.act(issuer, lambda connection: _apply(connection, issuer, missing))
     known = [*own, *missing]
-    objects = unnamed_objects(adapters, issuer)
+    later = made_later(adapters, issuer)
     named = {entry.run for entry in entries(adapters, issuer) if entry.run}
     runs = [str(run) for run in StoredRuns(adapters, issuer).ids if str(run) not in named]
     begin_incarnation(
@@ -84,7 +84,7 @@ def recover(context: IssuerContext, reason: str) -> Recovered:
         "recovered",
         incarnation_of(adapters, issuer),
         signed_reason,
-        accepted=objects,
+        accepted=later,
         after=len(known),
     )
     incarnation = incarnation_of(adapters, issuer)
@@ -95,7 +95,7 @@ def recover(context: IssuerContext, reason: str) -> Recovered:
         until=until,
         incarnation=incarnation,
         runs=tuple(runs),
-        objects=len(objects),
+        objects=sum(map(bool, later.values())),
         unknown_persons=_unknown_persons(adapters, issuer),
     )
 

@@ -14,11 +14,11 @@ from flows.results.known_files import KnownFile, basis_of, forget_told, known_fi
 from flows.results.lineage import newest_first
 from flows.results.opening import AWAITED
 from flows.runs.adapters import Adapters
+from flows.runs.answers import file_id
 from flows.runs.claim import clean_up
 from flows.runs.context import IssuerContext
 from flows.runs.erased import NOBODY, erased_people
 from flows.runs.keys import keys_of
-from flows.runs.outcomes import file_id
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.tracing import stage

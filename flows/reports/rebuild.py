@@ -135,7 +135,7 @@ def _summary(context: IssuerContext, run: StoredRun, total: Tally, now: datetime
     issuer = context.issuer
     acknowledged = None
     if issuer.acknowledgement is not None:
-        acknowledged = rows_told(run.store, issuer.issuer).rows.get(run.id)
+        acknowledged = rows_told(context.adapters, issuer.issuer, run.id)
     summary = summarise(manifest, total, issuer, run.outbox, now, _versions(), closed, acknowledged)
     within = issuer.portal.link_within_hours
     summary["hours"] = run_hours(run, total.arrivals, within)

@@ -7,8 +7,8 @@ from flows.results.batches import ResultObject
 from flows.results.decisions import attributions
 from flows.results.known_files import known_files
 from flows.runs.adapters import Adapters
+from flows.runs.answers import file_id
 from flows.runs.keys import results
-from flows.runs.outcomes import file_id
 from flows.runs.store import Entry
 
 LOOKED_FOR = timedelta(days=30)  # how long the worklist looks for a file that no ingest has read

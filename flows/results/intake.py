@@ -25,13 +25,14 @@ from flows.results.opening import AWAITED
 from flows.results.problems import describe, is_temporary
 from flows.results.read import UNFORESEEN, ResultRows, failed
 from flows.results.sent_rows import ByHand, SentIndex, named_in
+from flows.runs.answers import FileState, ReadResult, names_of, store_results
 from flows.runs.context import IssuerContext
 from flows.runs.erased import NOBODY, ErasedPeople
 from flows.runs.events import ANSWERED, TAKEN_BACK, record_event
 from flows.runs.identity import digest
 from flows.runs.journal import Act, enter
 from flows.runs.keys import keys_of
-from flows.runs.outcomes import Attributed, FileState, ReadResult, names_of, store_results
+from flows.runs.outcomes import Attributed
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import prefetch
 from schemas.breaks import FOREIGN_FILE, KINDS, NO_LINK, UNKNOWN_CUID, BreakKind

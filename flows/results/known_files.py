@@ -17,10 +17,10 @@ from sqlalchemy import select, update
 from flows import __version__
 from flows.results.confirmed_forms import link_rules
 from flows.runs.adapters import Adapters
+from flows.runs.answers import SETTLED, runs_of
 from flows.runs.commits import recently_registered
 from flows.runs.context import IssuerContext
 from flows.runs.identity import canonical, digest
-from flows.runs.outcomes import SETTLED, runs_of
 from flows.runs.store import Entry
 from flows.runs.stored_run import StoredRun
 from schemas.database import RESULT_FILE

@@ -84,8 +84,8 @@ transactions = _prefix("transactions")  # the partner's transaction reports are 
 runs = _prefix("runs")  # a folder for each run
 commits = _prefix("commits")  # the chain in which an issuer's runs are registered, in one order
 erasures = _prefix("erasures")  # the chain of erasures of cardholders, and its key
-deliveries = _prefix("deliveries")  # the chain of deliveries of links, and a folder for each
-# the chain of what the issuer was told of its extracts, and a folder for each
+deliveries = _prefix("deliveries")  # a folder for each delivery of links
+# a folder for each time that the issuer was told of an extract
 acknowledgements = _prefix("acknowledgements")
 # what was read of extracts that have no plan, so that they are read once
 identified = _prefix("identified")
@@ -102,8 +102,6 @@ metrics = _prefix("metrics")  # derived: the metrics of an issuer, and the beat 
 journal = _prefix("journal")  # segments of the journal, by incarnation
 probes = _prefix("probe")  # what the race probe writes
 approvals = _prefix("approvals")  # requests that need a second person, a chain for each
-# derived: which rows the issuer was told of
-book = _prefix("book")
 analysis = _prefix("analysis")  # derived: the analysts' export
 # what a purge or an erasure deletes or writes over is below these: in a bucket that keeps versions,
 # lifecycle rules remove what it was (deploy/s3-lifecycle.json)
@@ -114,7 +112,6 @@ CLEANED: Final = (
     acknowledgements,
     placements,
     reconciliation,
-    book,
     analysis,
 )
 

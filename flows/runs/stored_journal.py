@@ -20,7 +20,7 @@ from flows.runs.journal import Act, enter, plain
 from flows.runs.keys import journal
 from flows.runs.overlay import Overlay
 from flows.runs.store import Store
-from flows.steps import Sentence, Slot, Step
+from flows.steps import WHY, Sentence, Slot, Step
 from schemas.database import ISSUER, JOURNAL
 
 FOLDER: Final = 1000  # entries in a folder, so that the last segment takes short listings
@@ -38,7 +38,7 @@ class OtherJournalError(OperatorError):
     )
     next_step = Sentence(
         "Put the newest database in its place; where there is none: {recover}.",
-        recover=Step("recover", Slot("issuer")),
+        recover=Step("recover", Slot("issuer"), reason=WHY),
     )
 
 

@@ -77,7 +77,8 @@ def test_a_form_is_learned_shown_and_confirmed_once(bank: Bench, tmp_path: Path)
     ]
     [record] = decided(bank)
     assert ("they said so", "confirmed") == (record.reason, record.what)
-    assert ["link form confirmed"] == [entry.what for entry in entries(bank.adapters, "bank")]
+    acts = [entry.what for entry in entries(bank.adapters, "bank")]
+    assert acts.count("link form confirmed") == 1
 
 
 @pytest.mark.slow

@@ -10,15 +10,20 @@ import pytest
 from click.testing import CliRunner, Result
 
 from flows.adapters.gpg_signer import is_signed_by, signature_by
+from flows.adapters.local import LocalStore
 from flows.cli.main import main
 from flows.commands.context import Context
 from flows.commands.outbox import cancel
+from flows.database.connection import Database
 from flows.extensions.simulator.portal_key import PortalKey
 from flows.operations.four_eyes import NotProvedError, RequestChangedError
+from flows.runs.audited_store import WRITTEN
 from flows.runs.identity import canonical, digest
+from flows.runs.journal import Act, enter
 from flows.runs.sealing import SecretKeyUnreadableError, SignatureRefusedError
 from schemas.settings import FourEyes
 from tests import keys
+from tests.night import edges
 from tests.test_dry_runs import outbox
 
 TWO = """
@@ -118,7 +123,7 @@ def test_a_form_has_nobodys_key_so_its_names_do_not_count(
         )
 
 
-def test_a_request_forged_with_its_trail_is_refused_because_nobody_signed_it(
+def test_a_request_forged_with_its_entry_is_refused_because_nobody_signed_it(
     tmp_path: Path, run: str
 ) -> None:
     number = facts(typed(tmp_path, run, "anna", "anna"))["request"]
@@ -128,7 +133,7 @@ def test_a_request_forged_with_its_trail_is_refused_because_nobody_signed_it(
     place = approvals / digest(forged)[:12]
     place.mkdir()
     (place / "000001.json").write_bytes(forged)
-    name_in_trail(tmp_path, f"bank/approvals/{place.name}/000001.json", forged)
+    name_in_journal(tmp_path, f"bank/approvals/{place.name}/000001.json", forged)
 
     done = typed(tmp_path, run, "anna", "anna", place.name)
 
@@ -136,18 +141,15 @@ def test_a_request_forged_with_its_trail_is_refused_because_nobody_signed_it(
     assert "bert did not sign it" in facts(done)["message"]
 
 
-def name_in_trail(folder: Path, key: str, content: bytes) -> None:
-    """Add an entry to the trail, as whoever can write to the store can."""
-    entries = sorted((folder / "store" / "bank" / "audit" / "0000").iterdir())
-    last = json.loads(entries[-1].read_bytes())
-    entry = {
-        **last,
-        "before": digest(entries[-1].read_bytes()),
-        "objects": {key: digest(content)},
-        "seal": "",
-    }
-    entry["seal"] = digest(canonical(entry))
-    (entries[-1].parent / f"{len(entries) + 1:06d}.json").write_bytes(canonical(entry))
+def name_in_journal(folder: Path, key: str, content: bytes) -> None:
+    """Add an entry to the journal, as whoever can write to the database can."""
+
+    def name(act: Act) -> None:
+        act.facts["objects"] = {key: digest(content)}
+
+    enter(
+        edges(LocalStore(folder / "store"), Database(folder / "cardlink.db")), "bank", WRITTEN, name
+    )
 
 
 def test_a_key_of_another_statement_or_one_that_ended_signs_nothing() -> None:

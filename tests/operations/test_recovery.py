@@ -183,6 +183,7 @@ def test_a_database_that_is_gone_old_or_anothers_is_refused_and_made_again(
         recovered = own.done("recover", BANK, *WHY)
         assert f"{number + 1:04d}" == str(recovered["incarnation"])[:4]
         assert [] == recovered["runs"]
+        own.done("ingest", BANK)
         assert stood == own.cards()
         assert [] == own.done("audit", "verify", BANK)["findings"]
         outbox = own.bench.stored(str(held.run)).outbox

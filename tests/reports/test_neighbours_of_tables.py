@@ -44,7 +44,6 @@ from flows.runs.store import Entry
 from schemas.breaks import LAST4_MISMATCH, LINK_FORM, break_of
 from schemas.manifest import ManifestChunk
 from tests.facts import NOW, RUN, SENT, facts, manifest, total
-from tests.memory import MemoryStore
 from tests.memory_bench import memory_bench
 from tests.night import DAY, NOON, issuer
 
@@ -275,7 +274,7 @@ def test_a_late_receipt_names_the_newest_where_that_is_another(
     monkeypatch.setattr(worklist, "first_unconfirmed", lambda *_: (7, last, record))
     wanted = issuer(acknowledgement={"receipt_within_hours": 24})
 
-    [told] = worklist._late_receipts(MemoryStore(), wanted, ReportTerms(NOON, 48))
+    [told] = worklist._late_receipts(memory_bench().adapters, wanted, ReportTerms(NOON, 48))
 
     assert named == dict(told.fields)["name"]
 

@@ -7,7 +7,6 @@ import platform
 from collections.abc import Mapping
 from datetime import timedelta
 from io import BytesIO
-from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
@@ -191,7 +190,7 @@ def test_the_facts_are_those_of_the_run_as_of_the_day_at_the_issuer(
         "summarise": Noted({"rows": {"read": 1}, "open": {"result": result}}),
         "run_hours": Noted({"median": 1}),
         "attempts_after": Noted(attempts),
-        "rows_told": Noted(SimpleNamespace(rows={run.id: 5})),
+        "rows_told": Noted(5),
     }
     for function, stand_in in noted.items():
         monkeypatch.setattr(rebuild, function, stand_in)
@@ -245,14 +244,15 @@ def test_where_the_issuer_wants_acknowledgements_the_rows_that_were_told_are_in_
 ) -> None:
     bench, run = night()
     issuer = bench.issuer.model_copy(update={"acknowledgement": object()})
-    summarise, told = Noted({"rows": {}}), Noted(SimpleNamespace(rows={run.id: 5}))
+    summarise, told = Noted({"rows": {}}), Noted(5)
     monkeypatch.setattr(rebuild, "summarise", summarise)
     monkeypatch.setattr(rebuild, "rows_told", told)
 
-    rebuild._summary(bench.context._replace(issuer=issuer), run, tally_of(run), NOON)
+    context = bench.context._replace(issuer=issuer)
+    rebuild._summary(context, run, tally_of(run), NOON)
 
     assert 5 == summarise.calls[0][7]
-    assert [(run.store, BANK)] == told.calls
+    assert [(context.adapters, BANK, run.id)] == told.calls
 
 
 def test_page_and_workbook_are_made_of_the_facts_the_trend_and_the_chunks(

@@ -9,14 +9,9 @@ from sqlalchemy import func, select
 
 from flows.database.connection import Database
 from flows.runs.adapters import Adapters
+from flows.runs.answers import FileState, ReadResult, runs_answered_by, store_results
 from flows.runs.journal import enter, entries
-from flows.runs.outcomes import (
-    FileState,
-    ReadResult,
-    StoredOutcomes,
-    runs_answered_by,
-    store_results,
-)
+from flows.runs.outcomes import StoredOutcomes
 from flows.runs.store import Entry
 from schemas.database import ANSWER, INGESTED, RESULT_FILE
 from tests.memory import MemoryStore
