@@ -339,7 +339,7 @@ def _refuse_under_way(named: Iterable[Mention], now: datetime) -> None:
 
 
 def _deleted(named: Iterable[Mention]) -> tuple[str, ...]:
-    """Return the keys of the objects that go and that the trail names: single links."""
+    """Return the keys of the objects that go and that the journal names: single links."""
     keys = [each.key for each in named if each.place == "single"]
     return (*keys, *map(answer_key, keys))
 

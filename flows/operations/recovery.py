@@ -7,6 +7,7 @@ others is worked out by whoever reads it next.
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
+from itertools import chain
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Date, Table, and_, delete, insert, text, update
@@ -105,16 +106,15 @@ def _unknown_persons(adapters: Adapters, issuer: str) -> int:
 
     The journal does not say who they are, so that a backup alone has it.
     """
-    given_up = decisions(adapters, issuer, CARDS, GivingUp)
-    kept = decisions(adapters, issuer, LINKS, LinkKept)
-    named = {card.holder for decision in given_up for card in decision.cards}
-    named |= {link.holder for decision in kept for link in decision.links}
-    erased = {
-        change["key"]["person"]
-        for entry in entries_after(adapters, issuer, 0)
-        for change in entry["changes"]
-        if change["table"] == PERSON.name
-    }
+    given_up = chain.from_iterable(
+        decision.cards for decision in decisions(adapters, issuer, CARDS, GivingUp)
+    )
+    kept = chain.from_iterable(
+        decision.links for decision in decisions(adapters, issuer, LINKS, LinkKept)
+    )
+    named = {named.holder for named in (*given_up, *kept)}
+    changes = chain.from_iterable(entry["changes"] for entry in entries_after(adapters, issuer, 0))
+    erased = {change["key"]["person"] for change in changes if change["table"] == PERSON.name}
     return len(named - erased - holders_of(adapters, issuer).keys())
 
 
@@ -131,8 +131,8 @@ def _missing(
             why = f"entry {entry['number']:,} of the database is not the one in the store"
             raise SegmentsError(issuer=issuer, why=why)
     missing = [stored[number] for number in sorted(stored) if number > len(own)]
-    chain = [_as_entry(entry) for entry in [*own, *missing]]
-    finding = next(entry_findings(chain, adapters.prover), None)
+    journal = [_as_entry(entry) for entry in [*own, *missing]]
+    finding = next(entry_findings(journal, adapters.prover), None)
     if finding is not None:
         raise SegmentsError(issuer=issuer, why=f"{finding.key}: {finding.what}")
     return missing
@@ -140,8 +140,8 @@ def _missing(
 
 def _as_entry(entry: Mapping[str, Any]) -> StoredEntry:
     fields = {name: entry[name] for name in StoredEntry._fields if name not in ("at", "content")}
-    at = datetime.fromisoformat(entry["at"])
-    return StoredEntry(**fields, at=at, content=content_of(entry))
+    entered_at = datetime.fromisoformat(entry["at"])
+    return StoredEntry(**fields, at=entered_at, content=content_of(entry))
 
 
 def _apply(connection: Connection, issuer: str, missing: Iterable[Mapping[str, Any]]) -> None:

@@ -100,7 +100,7 @@ def refuse_other_journal(adapters: Adapters, issuer: str) -> None:
 
 
 def begin_incarnation(
-    adapters: Adapters, issuer: str, what: str, before: str, reason: str = "", **facts: Any
+    adapters: Adapters, issuer: str, act_name: str, before: str, reason: str = "", **facts: Any
 ) -> None:
     """Begin an incarnation after all those that the store shows, unless another has begun one since
     that was `before`.
@@ -116,7 +116,7 @@ def begin_incarnation(
         act.facts |= {"incarnation": incarnation, **facts}
         act.connection.execute(update(ISSUER).where(row).values(incarnation=incarnation))
 
-    enter(adapters, issuer, what, begin, reason=reason)
+    enter(adapters, issuer, act_name, begin, reason=reason)
 
 
 def incarnation_of(adapters: Adapters, issuer: str) -> str:
