@@ -106,13 +106,11 @@ def _unknown_persons(adapters: Adapters, issuer: str) -> int:
 
     The journal does not say who they are, so that a backup alone has it.
     """
-    given_up = chain.from_iterable(
-        decision.cards for decision in decisions(adapters, issuer, CARDS, GivingUp)
-    )
-    kept = chain.from_iterable(
-        decision.links for decision in decisions(adapters, issuer, LINKS, LinkKept)
-    )
-    named = {named.holder for named in (*given_up, *kept)}
+    named = set[str]()
+    for given_up in decisions(adapters, issuer, CARDS, GivingUp):
+        named |= {card.holder for card in given_up.cards}
+    for kept in decisions(adapters, issuer, LINKS, LinkKept):
+        named |= {link.holder for link in kept.links}
     changes = chain.from_iterable(entry["changes"] for entry in entries_after(adapters, issuer, 0))
     erased = {change["key"]["person"] for change in changes if change["table"] == PERSON.name}
     return len(named - erased - holders_of(adapters, issuer).keys())

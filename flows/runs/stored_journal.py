@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import func, select, update
+from sqlalchemy import Connection, func, select, update
 
 from flows.errors import OperatorError
 from flows.runs.adapters import Adapters
@@ -83,12 +83,12 @@ def store_segment(adapters: Adapters, issuer: str, after: Position) -> None:
     if not adapters.store.create(key, canonical({"entries": entries})):
         refuse_other_journal(adapters, issuer)  # else another process has stored the same
 
-    def note(act: Act) -> None:
+    def note(connection: Connection) -> None:
         row = ISSUER.c.issuer == issuer
         later = func.coalesce(ISSUER.c.stored, 0) < last
-        act.connection.execute(update(ISSUER).where(row, later).values(stored=last))
+        connection.execute(update(ISSUER).where(row, later).values(stored=last))
 
-    enter(adapters, issuer, "segment stored", note)
+    adapters.database.act(issuer, note)
 
 
 def refuse_other_journal(adapters: Adapters, issuer: str) -> None:
