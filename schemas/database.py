@@ -3,8 +3,9 @@
 Every table leads with the issuer. Texts compare by their bytes. Times are UTC, days the issuer's
 own. No table has a card number, a CVV, or a hash of either.
 
-The journal, what people decided and what was handed over are here alone. The rest is derived from
-what the store has, so far: it is made anew by the next command (`DERIVED`).
+What an act wrote is in its journal entry, and the store has the journal in segments: of these, and
+of a backup, a database that is lost is made again (`flows/operations/recovery.py`). What is
+derived (`DERIVED`) is made anew by the next command.
 """
 
 from datetime import UTC, datetime
@@ -119,6 +120,8 @@ ISSUER = Table(
     "issuer",
     METADATA,
     _issuer(),
+    _column("incarnation", TEXT, "the journal's name in the store; null: none stored", null=True),
+    _column("stored", Integer(), "number of the last entry that a segment has", null=True),
     PrimaryKeyConstraint("issuer"),
     comment="An issuer: whoever changes something of it locks its row.",
 )

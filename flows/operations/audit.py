@@ -6,7 +6,9 @@ from typing import NamedTuple
 
 from flows.operations.audit_contents import judged_contents
 from flows.operations.audit_journal import (
+    INSERTED,
     NEVER_WRITTEN,
+    REMOVED,
     UNPROVED,
     Accepted,
     Finding,
@@ -31,7 +33,7 @@ from flows.runs.keys import runs
 from flows.runs.named_objects import EVIDENCE, is_named
 from flows.runs.purges import purges
 from flows.steps import Step
-from schemas.database import JOURNAL, METADATA
+from schemas.database import ANSWER, JOURNAL, METADATA
 
 WHOLE = JOURNAL.name  # what the journal is called in findings
 MISSING = "is missing, and {} records are there"
@@ -102,6 +104,13 @@ class _Verification:
         self.states |= {entry.place: entry.sha256 for entry in self._entries}
         self.states |= {finding.key: sha256 for finding, sha256 in rows}
         self.states |= self._stored
+
+    @property
+    def made_later(self) -> list[str]:
+        """The keys of objects that no entry names, and of answers that are not there."""
+        strays = [each.key for each in self._object_findings if each.what == INSERTED]
+        answers = [each.key for each in self._row_findings if each.what == REMOVED]
+        return strays + [key for key in answers if key.startswith(f"{ANSWER.name}/")]
 
     @property
     def stored(self) -> dict[str, str]:
@@ -199,6 +208,15 @@ class _Purges:
         moments = [record.since for record in self._of_no_run if kind in record.objects]
         until = max(moments, default=None)
         return until is not None and (named_at is None or named_at <= until)
+
+
+def made_later(adapters: Adapters, issuer: str) -> dict[str, str]:
+    """Return what a database that was made again has otherwise than its journal: digests by key.
+
+    Objects that no entry names yet, and, as gone, answers that the next ingest reads again.
+    """
+    verification = _Verification(adapters, issuer)
+    return {key: verification.states.get(key, "") for key in verification.made_later}
 
 
 def accept(context: IssuerContext, key: str, reason: str) -> Finding:

@@ -96,6 +96,7 @@ reconciliation = _prefix("reconciliation")  # derived: the report across an issu
 programme = _prefix("programme")
 ALL_ISSUERS = "programme/"
 metrics = _prefix("metrics")  # derived: the metrics of an issuer, and the beat of arrivals
+journal = _prefix("journal")  # segments of the journal, by incarnation
 probes = _prefix("probe")  # what the race probe writes
 approvals = _prefix("approvals")  # requests that need a second person, a chain for each
 analysis = _prefix("analysis")  # derived: the analysts' export

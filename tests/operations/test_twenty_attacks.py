@@ -136,10 +136,10 @@ ATTACKS = (
         "test_a_request_put_into_the_store_in_the_name_of_another_is_refused",
     ),
     Attack(
-        "forge a request with its entry in the trail, where persons have keys",
+        "forge a request with its entry in the journal, where persons have keys",
         "refused",
         SIGNED,
-        "test_a_request_forged_with_its_trail_is_refused_because_nobody_signed_it",
+        "test_a_request_forged_with_its_entry_is_refused_because_nobody_signed_it",
     ),
     Attack(
         "remove the record that a request was used, to use it again",
