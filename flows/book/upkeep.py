@@ -239,7 +239,7 @@ class _News:
             turn=max(turns, default=self._mark.turn),
             newest=max(days, default=self._mark.newest),
             journal=news.journal,
-            removed=opening_balance(self._store, self._issuer, self._purged, self._mark.removed),
+            removed=opening_balance(self._stored.adapters, self._issuer, self._mark.removed),
         )
 
     def _lose_attempts(self, run: str) -> None:

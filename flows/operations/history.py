@@ -14,7 +14,7 @@ from flows.runs.journal import entries
 from flows.runs.stored_run import StoredRun
 from flows.submissions.dismissals import dismissals
 from schemas.database import JOURNAL
-from schemas.records import PARTS, Closing
+from schemas.records import Closing
 
 _OWN = ("planned", "replaced", "abandoned", "committed")  # entries of the journal
 _ENVELOPE = ("at", "what", "by")  # of an event; the others are its facts
@@ -123,12 +123,10 @@ def _dismissals(run: StoredRun) -> Iterator[HistoryEvent]:
 
 
 def _purges(run: StoredRun) -> Iterator[HistoryEvent]:
-    for part in PARTS:
-        purged = run.purged(part)
-        if purged is not None:
-            facts = {
-                "objects": sum(purged.objects.values()),
-                "bytes": purged.bytes,
-                "setting": purged.setting,
-            }
-            yield HistoryEvent(purged.at.isoformat(), f"{part} purged", purged.by, facts)
+    for purged in run.purges:
+        facts = {
+            "objects": sum(purged.objects.values()),
+            "bytes": purged.bytes,
+            "setting": purged.setting,
+        }
+        yield HistoryEvent(purged.at.isoformat(), f"{purged.part} purged", purged.by, facts)

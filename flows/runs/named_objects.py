@@ -7,8 +7,8 @@ from flows.runs.store import Store
 
 RECORDS = re.compile(
     r"[^/]+/("
-    r"runs/[^/]+/(events|reseals|rewritten)/.+"
-    r"|(backfills|purged|approvals|erasures)/.+"
+    r"runs/[^/]+/events/.+"
+    r"|(backfills|approvals)/.+"
     r")"
 )
 # what decides who gets which link and is no record

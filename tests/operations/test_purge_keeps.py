@@ -26,6 +26,7 @@ from flows.runs.closings import add_closing
 from flows.runs.journal import enter
 from flows.runs.keys import keys_of, results
 from flows.runs.outbox import move
+from flows.runs.purges import purges
 from schemas.records import Closing
 from tests.builders import quick, share_of
 from tests.memory import KilledError
@@ -41,7 +42,7 @@ from tests.operations.retention import (
     planned,
     sent,
 )
-from tests.planted import plant_committed
+from tests.planted import plant_committed, set_run
 from tests.storms import FailingStore
 
 
@@ -205,13 +206,13 @@ def test_a_run_that_was_taken_up_again_just_now_stays(tmp_path: Path) -> None:
     assert [f"{run}-{number:05d}.csv.pgp" for number in (1, 2, 3)] == [
         entry.key.rpartition("/")[2] for entry in bench.store.keys(keys_of(run).chunks)
     ]
-    assert not list(bench.store.keys("bank/purged/"))
+    assert not purges(bench.adapters, BANK)
 
 
 def test_one_run_that_cannot_be_read_keeps_no_other(tmp_path: Path) -> None:
     bench, run = answered(tmp_path)
     damaged = plant_committed(bench.adapters, date(2025, 1, 1), "00000000")
-    bench.store.create(keys_of(damaged).reseals + "000001.json", b"{}")
+    set_run(bench.adapters, damaged, manifest={})
     bench.store.create(
         "bank/runs/bank-20250101-00000000/chunks/bank-20250101-00000000-00001.csv.pgp", b"x"
     )
