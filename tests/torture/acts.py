@@ -36,6 +36,8 @@ class Act(NamedTuple):
     half_done: str = ""
     # its repetition adds records of its own
     adds_records: bool = False
+    # what is refused until it is repeated says so, and nothing else is claimed of it in between
+    must_be_repeated: bool = False
 
     @property
     def entry(self) -> Entry[...]:
@@ -154,7 +156,7 @@ MORE = {
     "backfill": Act("backfill", _missed),
     "deliver --confirm": Act("deliver", _delivered),
     "reconcile": Act("reconcile", _answered),
-    "recover": Act("recover", _lost, adds_records=True),
+    "recover": Act("recover", _lost, adds_records=True, must_be_repeated=True),
 }
 
 

@@ -386,6 +386,8 @@ def _requested_twice(quiet: Quiet, facts: Facts) -> list[str]:
 
 def _unsaid(scene: Scene, quiet: Quiet) -> list[str]:
     """Name what was begun, has not ended and is not on the worklist."""
+    if scene.case.act.must_be_repeated:
+        return []
     facts = scene.facts()
     listed = Counter(kind for kind, *_ in facts["work"])
     begun = [state for _, (state, *_) in facts["runs"] if state == "not committed"]
