@@ -34,12 +34,11 @@ LEFT: Literal["left"] = "left"  # by workers
 # by versions that read extracts in parts
 _LEFT_NAME = re.compile(r"exchanged/[0-9a-f]{16}-\d{4}-\w+\.parquet")
 _KEPT_NAME = re.compile(r"(events|reseals|rewritten)/[^/]+\.json")
-_CHUNK_NAME = re.compile(r"(chunks|sealed/\d+)/(?P<run>[^/]+)-\d{5}\.[a-z0-9.]+")
+_CHUNK = re.compile(r"(chunks|sealed/\d+)/(?P<name>[^/]+)")
 _PART = r"part-(\d{4}-)?\d{5}"  # of the ledger, in a file's or a folder's name
 _CSV_REPORTS = "rejects|suppressed|held|errors|chunks|awaiting|breaks|questions"
 _LEDGER_NAMES = (
     rf"ledger/{_PART}(-erased-\d+)?\.parquet",
-    r"seals/\d{5}-\d{3}\.json",
     r"(selection|book)\.parquet",
     r"single/\d+-\d+(-answer)?\.json",
     rf"placements/{_PART}\.parquet",
@@ -85,8 +84,8 @@ def part_of(keys: RunKeys, key: str) -> Part | Literal["kept", "left"] | None:
     if key.startswith(keys.analysis):
         return "ledger"
     name = key.removeprefix(keys.base)
-    chunk = _CHUNK_NAME.fullmatch(name)
-    if chunk is not None and chunk["run"] == str(keys.run):
+    chunk = _CHUNK.fullmatch(name)
+    if chunk is not None and keys.chunk_epoch(chunk["name"]):
         return "chunks"
     if _LEDGER_NAME.fullmatch(name):
         return "ledger"

@@ -23,15 +23,13 @@ CONTESTS = 16  # lost races before giving up: each lost one means that another w
 _LINK = re.compile(r"(\d{6})\.json")
 
 
-def records(
-    store: Store, prefix: str, kind: type[T], start: int = 1, digits: int = 6
-) -> Iterator[T]:
+def records(store: Store, prefix: str, kind: type[T], start: int = 1) -> Iterator[T]:
     """Yield the records of a chain from number `start`.
 
     Raises ConflictError for one that cardlink did not write.
     """
     for number in count(start):
-        record = read_document(store, link(prefix, number, digits), kind)
+        record = read_document(store, link(prefix, number), kind)
         if record is None:
             return
         yield record

@@ -17,6 +17,7 @@ RUN_ID = re.compile(
     r"^(?P<issuer>[a-z0-9][a-z0-9-]*)-(?P<day>\d{8})-(?P<sha>[0-9a-f]{8})"
     r"(-r(?P<again>[2-9]|[1-9]\d+))?$"
 )
+_CHUNK_NAME = re.compile(r"(?P<run>.+?)(-e(?P<epoch>\d+))?-\d{5}\.[a-z0-9.]+")
 
 LONGEST_PART = 200  # bytes of a part of a key
 TEMPORARY = ".tmp-"  # prefix of the directory store's unfinished files; no key may have it
@@ -129,9 +130,9 @@ def hive(issuer: str, table: str, day: date) -> str:
     return f"{analysis(issuer)}{table}/issuer={issuer}/as_of={day}/"
 
 
-def link(prefix: str, number: int, digits: int = 6) -> str:
+def link(prefix: str, number: int) -> str:
     """Return the key of a link (from 1) of a chain of records."""
-    return f"{prefix}{number:0{digits}d}.json"
+    return f"{prefix}{number:06d}.json"
 
 
 class RunKeys:
@@ -142,7 +143,6 @@ class RunKeys:
         self.base = base = f"{runs(run.issuer)}{run}/"
         # the rows of the source that are sent, where those are not all
         self.selection = base + "selection.parquet"
-        self.seals = base + "seals/"  # digests of ciphertext, written before the ciphertext
         self.chunks = base + "chunks/"
         self.ledger = base + "ledger/"
         self.events = base + "events/"  # what people and flows did to the run
@@ -168,9 +168,20 @@ class RunKeys:
         """Return the key of a derived file, which may be deleted and rebuilt at any time."""
         return f"{self.base}report/{name}"
 
-    def chunk_name(self, number: int, extension: str = "csv.pgp") -> str:
-        """Return the file name of chunk `number` (from 1) as it is uploaded."""
-        return f"{self.run}-{number:05d}.{extension}"
+    def chunk_name(self, number: int, extension: str = "csv.pgp", epoch: int = 1) -> str:
+        """Return the file name of chunk `number` (from 1) as it is uploaded.
+
+        `epoch`: of the claim under which it is sealed. So nobody who lost it writes over a chunk.
+        """
+        taken_over = f"-e{epoch}" if epoch > 1 else ""
+        return f"{self.run}{taken_over}-{number:05d}.{extension}"
+
+    def chunk_epoch(self, name: str) -> int:
+        """Return the epoch in the file name of a chunk of the run, 0 where it is none."""
+        match = _CHUNK_NAME.fullmatch(name)
+        if match is None or match["run"] != str(self.run):
+            return 0
+        return int(match["epoch"] or 1)
 
 
 def checked(key: str) -> str:

@@ -125,7 +125,7 @@ def test_a_purge_leaves_a_record_of_what_when_by_whom_and_by_which_setting(tmp_p
         ledger.setting,
     )
     assert ("balanced", 50) == (ledger.verdict, ledger.rows["linked"])
-    assert {"ledger", "report", "report/rows", "seals"} <= ledger.objects.keys()
+    assert {"ledger", "report", "report/rows"} <= ledger.objects.keys()
 
 
 @pytest.mark.parametrize("days", [0, WEEK, YEAR])

@@ -9,7 +9,6 @@ import pytest
 
 from flows.adapters.local import LocalStore
 from flows.runs.chains import CONTESTS, add_next, add_record, last_record, records, whole_chain
-from flows.runs.identity import canonical
 from flows.runs.keys import link
 from flows.runs.store import Entry, Source, Store, StoreBusyError
 from schemas.records import Confirmed
@@ -100,14 +99,6 @@ def test_the_end_of_a_chain_is_found_by_one_listing_and_two_reads(tmp_path: Path
     looks = [(PLACE, True), link(PLACE, 12), link(PLACE, 13)]
     assert looks == end.looks == whole.looks[:3]
     assert [link(PLACE, number) for number in range(1, 13)] == sorted(map(str, whole.looks[3:]))
-
-
-def test_the_numbers_of_a_chain_may_have_fewer_digits(tmp_path: Path) -> None:
-    store = LocalStore(tmp_path)
-    for number in (1, 2):
-        store.create(link(PLACE, number, 3), canonical(note(number)))
-
-    assert [note(1), note(2)] == list(records(store, PLACE, Confirmed, digits=3))
 
 
 class Contested:
