@@ -1,6 +1,6 @@
 """Which issue of a card is the newest: that of the newest extract with a row of it.
 
-A later extract is one of a later business date, then one that was registered later. A row that is
+A later extract is one of a later business date, then one that was committed later. A row that is
 sent again is of its own extract still: an earlier issue that goes out again, or whose answer comes
 late, never comes before the one that replaced it.
 """

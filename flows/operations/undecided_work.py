@@ -79,11 +79,11 @@ def _begun(context: IssuerContext, plans: Sequence[KnownPlan]) -> Iterator[Work]
 def _begun_run(context: IssuerContext, begun: BegunRun, *, is_stored: bool) -> Work:
     issuer = context.issuer.issuer
     plan = StoredRun.by_id(context.adapters, begun.plan.run).planned()
-    will_finish = begun.state in ("registered", "superseded")
     step = None
     if begun.state in ("pending", "requested") and is_stored:
         step = submit_step(begun.plan.key, new_run=plan.reason)
-    is_finished = will_finish or (begun.state == "pending" and is_stored)
+    is_pending = begun.state == "pending" and is_stored
+    is_finished = begun.state == "superseded" or is_pending
     return Work(
         due=begun.since,
         kind=kinds.TO_FINISH if is_finished else kinds.LEFT_BEHIND,

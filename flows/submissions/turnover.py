@@ -65,7 +65,7 @@ def turnover_of(
     """Return who would leave and come by a run whose ledger is written.
 
     Nobody by an extract that is older than the newest, or that can neither leave out nor delete.
-    `since`: the last run that was registered before it.
+    `since`: the last turn before it.
     """
     extract = extract_of(manifest, plan, since + 1)
     if plan.selection is not None or not (extract.full or extract.closes):

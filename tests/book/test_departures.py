@@ -83,7 +83,7 @@ nights = st.builds(
 
 
 def attempts(history: list[Night]) -> pl.DataFrame:
-    """Return what a book has of these nights, registered in this order."""
+    """Return what a book has of these nights, committed in this order."""
     rows = [
         {
             "turn": turn,

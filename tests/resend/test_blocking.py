@@ -170,7 +170,7 @@ def test_only_an_issue_that_expires_before_one_sent_is_superseded_and_the_last_o
 
 
 def runs(*selected: str) -> list[Any]:
-    """Return runs as they were registered: r0 of an extract, others of these, or of extracts."""
+    """Return runs as they were committed: r0 of an extract, others of these, or of extracts."""
     names = ["r0", *(f"r{number}" for number, _ in enumerate(selected, 1))]
     selections = [None, *(SimpleNamespace(of=run) if run else None for run in selected)]
     return [
