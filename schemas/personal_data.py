@@ -88,7 +88,7 @@ PLACES = {
         "not purged",
         erased=False,
     ),
-    "approvals": Place(
+    "requests": Place(
         "a cuid that a command named, which needed two persons",
         "evidence of what was agreed to",
         "not purged",

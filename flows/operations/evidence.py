@@ -2,18 +2,20 @@
 
 from collections.abc import Iterable, Mapping
 from io import BytesIO
+from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile
 
+from sqlalchemy import or_, select
+
 from flows.operations.audit_entries import digests, trail_entries
-from flows.runs.chains import records
 from flows.runs.context import IssuerContext
 from flows.runs.decisions import decision_rows
 from flows.runs.identity import canonical, digest
-from flows.runs.keys import approvals, extracts, purged
-from flows.runs.store import Store, read
+from flows.runs.keys import extracts, purged
+from flows.runs.store import read
 from flows.runs.stored_run import StoredRun
 from flows.runs.trail_entries import record_keys
-from schemas.records import Approval
+from schemas.database import REQUEST
 
 REPORTS = ("summary.json", "chunks.csv")  # those without cardholders and links
 
@@ -32,7 +34,8 @@ def evidence(context: IssuerContext, run: str) -> dict[str, bytes]:
     files["objects.sha256"] = _object_digests(stored_run)
     subjects = (run, stored_run.planned().source.sha256)
     decided = decision_rows(context.adapters, issuer, subjects)
-    files["decisions.jsonl"] = b"".join(canonical(row) + b"\n" for row in decided)
+    files["decisions.jsonl"] = _lines(decided)
+    files["requests.jsonl"] = _lines(_requests(context, stored_run))
     files["trail.jsonl"] = b"".join(entry.content for entry in trail_entries(store, issuer))
     return files
 
@@ -48,27 +51,24 @@ def bundle(files: Mapping[str, bytes]) -> bytes:
 
 
 def _record_keys(context: IssuerContext, run: StoredRun) -> list[str]:
-    """Return the keys of a run's records, and of requests about it and its extract."""
-    store = context.adapters.store
+    """Return the keys of a run's records."""
     issuer = context.issuer.issuer
-    source = run.planned().source
-    subjects = (run.id, source.key.removeprefix(extracts(issuer)))
-    prefixes = (
-        run.keys.base,
-        f"{purged(issuer)}{run.id}/",
-        *_request_prefixes(store, issuer, subjects),
-    )
-    return [key for key in record_keys(store, issuer) if key.startswith(prefixes)]
+    prefixes = (run.keys.base, f"{purged(issuer)}{run.id}/")
+    return [key for key in record_keys(context.adapters.store, issuer) if key.startswith(prefixes)]
 
 
-def _request_prefixes(store: Store, issuer: str, subjects: Iterable[str]) -> list[str]:
-    """Return the chains of requests to a second person whose command names one of these."""
-    prefixes = []
-    for chain in store.keys(approvals(issuer), shallow=True):
-        request = next(records(store, chain.key, Approval), None)
-        if request is not None and any(subject in request.line for subject in subjects):
-            prefixes.append(chain.key)
-    return prefixes
+def _requests(context: IssuerContext, run: StoredRun) -> list[Mapping[str, Any]]:
+    """Return the requests for a second person whose command names a run or its extract."""
+    issuer = context.issuer.issuer
+    extract = run.planned().source.key.removeprefix(extracts(issuer))
+    is_named = or_(*(REQUEST.c.line.contains(name, autoescape=True) for name in (run.id, extract)))
+    query = select(REQUEST).where(REQUEST.c.issuer == issuer, is_named).order_by(REQUEST.c.at)
+    with context.adapters.database.snapshot() as connection:
+        return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def _lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
+    return b"".join(canonical(row) + b"\n" for row in rows)
 
 
 def _report_keys(run: StoredRun) -> list[str]:

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from flows.analysis.exported_rows import named_rows, row_files
+from flows.operations.stored_requests import stored_requests
+from flows.runs.adapters import Adapters
 from flows.runs.chains import records
 from flows.runs.context import IssuerContext
 from flows.runs.delivered import DeliveryId, all_deliveries, delivered_links_key
@@ -19,7 +21,6 @@ from flows.runs.erased import NamedPeople, People, rows_of
 from flows.runs.frames import from_parquet
 from flows.runs.keys import (
     acknowledgements,
-    approvals,
     given_up,
     kept_links,
     link,
@@ -37,7 +38,7 @@ from flows.runs.told import TOLD_ROWS
 from flows.runs.transactions import kept_reports
 from schemas.ledger import SUBMITTED
 from schemas.manifest import LedgerPart
-from schemas.records import Acknowledgement, Approval, GivingUp, KeptLink, LinkKept, NamedCard
+from schemas.records import Acknowledgement, GivingUp, KeptLink, LinkKept, NamedCard
 
 _IDENTITY = ["row", "cuid", "name_check", "address_check"]
 Facts = Mapping[str, Any]
@@ -72,6 +73,7 @@ def mentions(context: IssuerContext, people: People) -> Iterator[Mention]:
     yield from _in_reports(store, issuer, people)
     if isinstance(people, NamedPeople):
         yield from _decisions(store, issuer, people.cuids)
+        yield from _requests(context.adapters, issuer, people.cuids)
 
 
 def _in_run(run: StoredRun, people: People) -> Iterator[Mention]:
@@ -216,12 +218,11 @@ def _in_reports(store: Store, issuer: str, people: People) -> Iterator[Mention]:
 
 
 def _decisions(store: Store, issuer: str, cuids: frozenset[str]) -> Iterator[Mention]:
-    """Yield the decisions that name cardholders, and the requests for them."""
+    """Yield the decisions that name cardholders."""
     given_ups = records(store, given_up(issuer), GivingUp)
     yield from _naming(given_up(issuer), [(record, record.cards) for record in given_ups], cuids)
     keeping = records(store, kept_links(issuer), LinkKept)
     yield from _naming(kept_links(issuer), [(record, record.links) for record in keeping], cuids)
-    yield from _requests(store, issuer, cuids)
 
 
 def _naming(
@@ -238,15 +239,13 @@ def _naming(
             yield Mention("decisions", link(folder, number), [{**shown, "cards": own}])
 
 
-def _requests(store: Store, issuer: str, cuids: frozenset[str]) -> Iterator[Mention]:
-    """Yield the requests for a second person's agreement that name cardholders."""
-    for folder in store.keys(approvals(issuer), shallow=True):
-        requests = records(store, folder.key, Approval)
-        naming = (each for each in requests if _words_in(each.parameters) & cuids)
-        request = next(naming, None)
-        if request is not None:
+def _requests(adapters: Adapters, issuer: str, cuids: frozenset[str]) -> Iterator[Mention]:
+    """Yield the requests for a second person that name cardholders."""
+    for stored in stored_requests(adapters, issuer):
+        request = stored.request
+        if _words_in(request.parameters) & cuids:
             facts = {"line": request.line, "at": request.at.isoformat(), "by": request.by}
-            yield Mention("approvals", folder.key, [facts])
+            yield Mention("requests", stored.number, [facts])
 
 
 def _words_in(value: Any) -> set[str]:

@@ -105,7 +105,6 @@ programme = _prefix("programme")
 ALL_ISSUERS = "programme/"
 metrics = _prefix("metrics")  # derived: the metrics of an issuer, and the beat of arrivals
 probes = _prefix("probe")  # what the race probe writes
-approvals = _prefix("approvals")  # requests that need a second person, a chain for each
 trail = _prefix("audit")  # the audit trail: one chain that names every record before it is written
 # derived: what a proof of the trail found whole, and which rows the issuer was told of
 book = _prefix("book")

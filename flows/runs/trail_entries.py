@@ -21,7 +21,7 @@ RECORDS = re.compile(
     r"|(commits|acknowledgements|given-up|kept-links)/\d{6}\.json"
     r"|deliveries/([a-z][a-z0-9-]*/)?\d{6}(|/confirmed|/taken|/emitted)\.json"
     r"|acknowledgements/confirmed/\d{6}\.json"
-    r"|(attributions|backfills|purged|approvals|erasures)/.+"
+    r"|(attributions|backfills|purged|erasures)/.+"
     r")"
 )
 # what decides who gets which link and is no record
