@@ -85,8 +85,8 @@ PLACES = {
     "decisions": Place(
         "cuid and last 4, the reason that an operator typed, who decided",
         "decisions bind later runs, and are evidence of who decided",
-        "not purged",
-        erased=False,
+        "not purged; an erasure leaves what was decided, and not about whom",
+        erased=True,
     ),
     "requests": Place(
         "a cuid that a command named, which needed two persons",

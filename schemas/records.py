@@ -36,31 +36,6 @@ class Abandoned(Record):
     run: str
 
 
-class AuditEntry(Document):
-    """One link of an issuer's audit trail: what is about to be written, by whom.
-
-    `objects` are digests by key, "" for one that was not written after all, or is accepted as gone;
-    `before` is the digest of the entry before; `older` names what had been written before the first
-    entry; `seal` is the digest of the rest, `proof` a keyed one of the same, by the key that
-    `proved_by` tells.
-
-    `settled`: of every object that the entries up to that number name it is known whether it was
-    written. `process` names who writes.
-    """
-
-    before: str
-    at: AwareDatetime
-    by: str
-    objects: dict[str, str]
-    older: tuple[str, ...] = ()
-    reason: str = ""  # why a finding is accepted
-    seal: str = ""
-    settled: int = 0
-    process: str = ""
-    proof: str = ""
-    proved_by: str = ""
-
-
 class Request(Record):
     """A request that needs a second person; `digest` is of exactly what was asked for.
 
@@ -110,8 +85,7 @@ class Closing(Record):
 
 
 class Attribution(Record):
-    """One record of a result file's chain: a row was attributed to a sent row, or no longer, or the
-    file reread.
+    """A row of a result file was attributed to a sent row, or no longer, or the file reread.
 
     It holds only for a file of exactly these bytes. `position` is its data row; `run` and `row` are
     the row sent.
@@ -143,7 +117,10 @@ class NamedCard(NamedTuple):
 
 
 class GivingUp(Record):
-    """One record of the chain `given-up/`: these cards need no link, or that was taken back."""
+    """These cards need no link, or that was taken back.
+
+    As it is stored, `holder` is our name for the person (`flows/runs/persons.py`).
+    """
 
     what: Literal["given up", "taken up"]
     cards: tuple[NamedCard, ...]
@@ -161,7 +138,7 @@ class KeptLink(NamedTuple):
 
 
 class LinkKept(Record):
-    """One record of the chain `kept-links/`: these links stay as they are, or are asked about."""
+    """These links stay as they are, or are asked about; `holder` as in `GivingUp`."""
 
     what: Literal["kept", "asked again"]
     links: tuple[KeptLink, ...]
@@ -179,9 +156,7 @@ class FormDecision(Record):
 
 
 class Reseal(Record):
-    """One record of a run's chain `reseals/`: these chunks, sealed again to these keys, replace the
-    earlier ones.
-    """
+    """These chunks of a run, sealed again to these keys, replace the earlier ones."""
 
     run: str
     generation: int
@@ -201,25 +176,19 @@ class RewrittenPart(NamedTuple):
 
 
 class LedgerRewritten(Record):
-    """One record of a run's chain `rewritten/`: these parts replace those of the manifest."""
+    """These parts of a run's ledger replace those of the manifest."""
 
     parts: tuple[RewrittenPart, ...]
 
 
-class ErasureKey(Document):
-    """The key of an issuer's digests of erased cardholders, made with the first erasure."""
-
-    key: str
-
-
 class Erasure(Record):
-    """One record of the chain `erasures/`: cardholders are forgotten, or how far that has come.
+    """Cardholders are forgotten, or how far that has come.
 
     `persons`: keyed digests of all that they were known by (`flows/runs/erased.py`); nothing is
     sent for them again. `people` and `cards`: how many the book had of them. `deleted`: the keys of
     objects that named them and go; what they say of others is written anew before. `removed`: of
     what an erasure removes, only deliveries still name who is in the records so far; `finished`:
-    these do not, either.
+    these do not, either. `key`, in the first record of all: of the digests.
     """
 
     what: Literal["forgotten", "removed", "finished"]
@@ -227,6 +196,7 @@ class Erasure(Record):
     people: int = 0
     cards: int = 0
     deleted: tuple[str, ...] = ()
+    key: str = ""
 
 
 class SingleAsked(Document):
@@ -258,15 +228,20 @@ class SingleAnswered(Document):
     message: str = ""  # the partner's words, masked
 
 
-class Delivery(Document):
-    """One record of a receiver's chain in `deliveries/`: the changes since another, 0 for none;
-    `files`: SHA-256 by name, in clear where they are `sealed_to` a key.
-    """
+class HandedOver(Document):
+    """What is handed over to somebody: `files` are the SHA-256 of its files by name."""
 
-    after: int
     at: AwareDatetime
     by: str
     files: dict[str, str]
+
+
+class Delivery(HandedOver):
+    """A delivery of links: the changes since another, 0 for none; the `files` in clear, also where
+    they are `sealed_to` a key.
+    """
+
+    after: int
     new: int
     replaced: int
     withdrawn: int
@@ -281,35 +256,14 @@ class Delivery(Document):
 
 
 class Confirmed(Record):
-    """The record, once, that the receiving side has a delivery."""
+    """The record, once, that somebody has what was handed over."""
 
 
-class Taken(Document):
-    """The record, once, that the event of a delivery was taken: by a webhook, or by Prefect."""
+class Acknowledgement(HandedOver):
+    """What an issuer was told of an extract; its `done.json` is this.
 
-    at: AwareDatetime
-    by: str
-
-
-class HandoverTrouble(Document):
-    """Why the last delivery of a receiver has not reached it yet, replaced after each attempt.
-
-    `problem` is "" once it has; `since` the first of the `tries` in a row that failed.
-    """
-
-    number: int
-    since: AwareDatetime
-    last: AwareDatetime
-    tries: int
-    problem: str
-    not_before: AwareDatetime
-
-
-class Acknowledgement(Document):
-    """One record of the chain `acknowledgements/`: what the issuer was told of an extract.
-
-    `status`: of the extract, and `rows` by theirs (`schemas.acknowledgement`). `files`: SHA-256 by
-    name, below `folder`. `told`: what was told last of each run that is still open, by digest.
+    `status`: of the extract, and `rows` by theirs (`schemas.acknowledgement`). The `files` are
+    below `folder`.
     """
 
     run: str
@@ -318,10 +272,6 @@ class Acknowledgement(Document):
     status: str
     rows: dict[str, int]
     folder: str
-    files: dict[str, str]
-    told: dict[str, str]
-    at: AwareDatetime
-    by: str
 
 
 class Removed(BaseModel):

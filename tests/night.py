@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar, cast
 
 import polars as pl
+from sqlalchemy import Connection, delete
 
 from flows.adapters.gpg_opener import GpgOpener
 from flows.adapters.gpg_sealer import GpgSealer
 from flows.adapters.local import LocalStore
-from flows.database.connection import Database
+from flows.database.connection import Database, Transactions
 from flows.extensions.simulator.answer import Answered, Habits, answer_store
 from flows.extensions.simulator.extract import write_sample
 from flows.extensions.simulator.portal import Portal
@@ -30,6 +31,7 @@ from flows.extensions.simulator.portal_key import PortalKey
 from flows.partner_api.run_funnel import run_funnel
 from flows.reports.ingestion import Ingested, ingest
 from flows.runs.adapters import Adapters
+from flows.runs.audited_store import audited
 from flows.runs.context import IssuerContext
 from flows.runs.header import default_header
 from flows.runs.keys import commits, extracts, keys_of, results
@@ -38,7 +40,9 @@ from flows.runs.sealing import Opener, Sealer
 from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
+from flows.runs.trail_proof import NOT_PROVED, Prover
 from flows.submissions.submit import Request, Submitted, submit
+from schemas.database import INGESTED
 from schemas.issuer import Issuer
 from schemas.manifest import Manifest
 from tests import keys
@@ -76,11 +80,20 @@ def uncommit(folder: Path, run: str) -> None:
     max((folder / "store" / commits(keys_of(run).run.issuer)).iterdir()).unlink()
 
 
+def forget_results(database: Transactions) -> None:
+    """Forget what was ingested, as though no ingest had been."""
+
+    def forget(connection: Connection) -> None:
+        for table in INGESTED:
+            connection.execute(delete(table).where(table.c.issuer == BANK))
+
+    database.act(BANK, forget)
+
+
 def edges(store: Store, database: Database | None = None) -> Adapters:
     """Return the edges of a test that has no bench: this store, by default an empty database."""
-    return Adapters(
-        store, lambda: NOON, "tester:1", lambda *_: None, database or Database("sqlite://")
-    )
+    database = database or Database("sqlite://")
+    return audited(Adapters(store, lambda: NOON, "tester:1", lambda *_: None, database))
 
 
 class SealTerms(NamedTuple):
@@ -117,12 +130,14 @@ class Bench:
     gpg: str = GPG  # another has a sealer of its own each time
     folder: Path | None = None  # of a local bench
     database: Database = field(default_factory=lambda: Database("sqlite://"))
+    prover: Prover = NOT_PROVED
 
     @property
     def adapters(self) -> Adapters:
         """Its edges: this store, this database."""
         # the probe has tests of its own
-        return Adapters(self.store, self.now, self.actor, lambda *_: None, self.database)
+        edges = Adapters(self.store, self.now, self.actor, lambda *_: None, self.database)
+        return audited(edges._replace(prover=self.prover))
 
     @property
     def context(self) -> IssuerContext:
@@ -204,8 +219,9 @@ class Bench:
         return self.content(keys_of(run).report(name))
 
     def snapshot(self) -> dict[str, bytes]:
-        """Return everything in the store."""
-        return {entry.key: self.content(entry.key) for entry in list(self.store.keys(""))}
+        """Return everything in the store but segments of the journal, which the database has."""
+        listed = [entry.key for entry in self.store.keys("") if "/journal/" not in entry.key]
+        return {key: self.content(key) for key in listed}
 
     @contextmanager
     def _sealer(self) -> Iterator[Sealer]:

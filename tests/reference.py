@@ -289,11 +289,12 @@ for the same there, and these; what is accepted is what the column accepts."""
 DATABASE: Final = f"""# The database
 
 {MADE}
-Where each cardholder stands, and how far each run came, is in a relational database, so far worked
-out from the store. `CARDLINK_DATABASE_URL` says where ([SETTINGS.md](SETTINGS.md)), and `cardlink
+Where each cardholder stands, and how far each run came, is in a relational database, with what was decided and who
+did what. `CARDLINK_DATABASE_URL` says where ([SETTINGS.md](SETTINGS.md)), and `cardlink
 check ISSUER` shows it: on one machine a SQLite file, `/var/lib/cardlink/cardlink.db` or `cardlink.db`
 in the issuers' folder; of several machines a PostgreSQL. Who needs it: [README.md](README.md). What
-it has of a cardholder: [SECURITY.md](SECURITY.md); no card number, no CVV, no hash of either, no link.
+it has of a cardholder: [SECURITY.md](SECURITY.md); no card number, no CVV, no hash of either. Links
+are in the table `answer` alone: a view for analysts leaves them out.
 
 ## Tables
 
@@ -319,6 +320,12 @@ GROUP BY holder, last_4, twin
 HAVING until BETWEEN date('now') AND date('now', '+14 days') ORDER BY until, cuid;""",
 }
 QUESTIONS: Final = """
+## Rights
+
+On PostgreSQL one role owns the tables and another one works. The owner makes and migrates them with the
+first command after an upgrade (`cardlink worklist ISSUER`), then gives the workers their rights, but not
+that to change or remove an entry of the journal: `psql --set workers=ROLE --file postgresql.sql DATABASE`.
+
 ## Three questions
 
 Read the file as the user of the worker, while it works too: `sqlite3 -readonly -box

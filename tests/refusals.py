@@ -37,7 +37,6 @@ CASES: dict[str, Callable[[Path], Refusal]] = {
     "SettingsLostError": refused.settings_lost,
     "AbandonedError": refused.abandoned,
     "UnsealedCardError": refused.unsealed,
-    "ErasureKeyGoneError": refused.erasure_key_gone,
     "SettingsChangedError": refused.other_settings,
     "OtherChunkError": refused.sealed_again,
     "CorrectionsUnreadableError": refused.unreadable,

@@ -217,14 +217,6 @@ def unsealed(folder: Path) -> Refusal:
     return Refusal(submitting(), {"FILE": str(folder / "sample.csv")})
 
 
-def erasure_key_gone(folder: Path) -> Refusal:
-    """Remove the key that knows who was erased."""
-    arguments = PREPARED["person erase"](folder)
-    facts_of(folder, "person erase", **arguments)
-    (folder / "store" / "bank" / "erasures" / "key.json").unlink()
-    return Refusal(f"cardlink person erase {arguments['target']} --row 3 {WHY}")
-
-
 def other_settings(folder: Path) -> Refusal:
     """Change the settings of a run whose chunks are to be sealed again."""
     run = PREPARED["mend reseal"](folder)["run"]

@@ -18,9 +18,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from flows.commands.context import Context
+from flows.database.connection import Database
 from flows.errors import CardlinkError
 from flows.registry import ENTRIES
-from flows.runs.audit_trail import settle_trails
 from flows.runs.keys import keys_of
 from flows.wiring import open_store
 from schemas.portal import ADDRESS1, CITY, CUID, PAN, POSTAL_CODE
@@ -57,7 +57,10 @@ def bank(folder: Path, now: Callable[[], datetime] = lambda: datetime.now(UTC)) 
     pin(folder, keys.sound().fingerprint, keys.sound().public)
     limits = {"max_reject_rate": 1.0, "max_error_rate": 1.0, "max_seen_before": 1.0}
     return Bench(
-        open_store(issuer(), folder), issuer(limits=limits, portal={"rows_per_chunk": 10}), now=now
+        open_store(issuer(), folder),
+        issuer(limits=limits, portal={"rows_per_chunk": 10}),
+        now=now,
+        database=Database(folder / "cardlink.db"),
     )
 
 
@@ -94,8 +97,9 @@ def tried_and_done(folder: Path, command: str, **options: Any) -> tuple[Facts, F
 
 
 def objects(folder: Path) -> dict[Path, bytes]:
-    """Return every file of the store."""
-    return {path: path.read_bytes() for path in (folder / "store").rglob("*") if path.is_file()}
+    """Return every file of the store but segments of the journal, which the database has."""
+    files = (path for path in (folder / "store").rglob("*") if path.is_file())
+    return {path: path.read_bytes() for path in files if "journal" not in path.parts}
 
 
 def lasting(facts: Any) -> Any:
@@ -110,6 +114,7 @@ def sent(folder: Path, rows: int = 30) -> tuple[Bench, str]:
     bench = bank(folder)
     store, run = _sent(rows)
     shutil.copytree(store, folder / "store", dirs_exist_ok=True)
+    shutil.copy(store.with_name("cardlink.db"), folder)
     return bench, run
 
 
@@ -118,6 +123,7 @@ def answered(folder: Path, fail: float = 0.3) -> tuple[Bench, str]:
     bench = bank(folder)
     store, run = _answered(fail)
     shutil.copytree(store, folder / "store", dirs_exist_ok=True)
+    shutil.copy(store.with_name("cardlink.db"), folder)
     return bench, run
 
 
@@ -211,10 +217,9 @@ def attributed(folder: Path) -> Facts:
 
 
 def removed(folder: Path) -> str:
-    """Remove a record that the audit trail names; return its key."""
+    """Remove a record that the journal names; return its key."""
     run = held(folder)["run"]
     record = next((folder / "store" / keys_of(run).events).glob("*-held-*.json"))
-    settle_trails()
     record.unlink()
     return f"{keys_of(run).events}{record.name}"
 

@@ -29,9 +29,10 @@ from flows.errors import CardlinkError
 from flows.runs.adapters import Adapters
 from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
+from flows.runs.decisions import CARDS, LINKS, count_decisions
 from flows.runs.frames import shaped
 from flows.runs.identity import canonical, digest
-from flows.runs.keys import analysis, given_up, hive, kept_links, keys_of
+from flows.runs.keys import analysis, hive, keys_of
 from flows.runs.store import Store, read_if_stored
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
@@ -266,8 +267,5 @@ def exported_book(book: Book, today: date) -> pl.DataFrame:
 
 def book_basis(adapters: Adapters, issuer: str) -> str:
     """Return a digest of what the book is read from; it differs where the book may differ."""
-    decisions = [
-        sum(1 for _ in adapters.store.keys(prefix))
-        for prefix in (given_up(issuer), kept_links(issuer))
-    ]
+    decisions = [count_decisions(adapters, issuer, kind, "") for kind in (CARDS, LINKS)]
     return digest(f"{version_of(adapters, issuer)} {decisions}".encode())

@@ -5,12 +5,14 @@ back, whatever an extract or the partner says later. One about a row whose card 
 read is about all cards of its cardholder.
 """
 
+from collections.abc import Mapping
+
 import polars as pl
 
+from flows.runs.adapters import Adapters
 from flows.runs.cards import CARD_WITHOUT_TWIN
-from flows.runs.chains import whole_chain
-from flows.runs.keys import given_up
-from flows.runs.store import Store
+from flows.runs.decisions import CARDS, decisions
+from flows.runs.persons import by_holder, holders_of
 from schemas.records import GivingUp
 
 GIVEN_UP = pl.Schema(
@@ -20,18 +22,20 @@ GIVEN_UP = pl.Schema(
 NOBODY = pl.DataFrame(schema=GIVEN_UP)
 
 
-def given_up_cards(store: Store, issuer: str) -> pl.DataFrame:
+def given_up_cards(adapters: Adapters, issuer: str) -> pl.DataFrame:
     """Return the cards that are given up and not taken up again (GIVEN_UP), each once."""
-    decisions = map(_cards_of, whole_chain(store, given_up(issuer), GivingUp))
-    in_order = pl.concat([NOBODY.with_columns(what=pl.lit("")), *decisions])
+    decided = decisions(adapters, issuer, CARDS, GivingUp)
+    if not decided:
+        return NOBODY
+    holders = holders_of(adapters, issuer)
+    in_order = pl.concat([_cards_of(decision, holders) for decision in decided])
     last = in_order.unique(CARD_WITHOUT_TWIN, keep="last", maintain_order=True)
     return last.filter(pl.col("what") == "given up").select(*GIVEN_UP)
 
 
-def _cards_of(decision: GivingUp) -> pl.DataFrame:
-    cards = pl.DataFrame(
-        decision.cards, {name: GIVEN_UP[name] for name in CARD_WITHOUT_TWIN}, orient="row"
-    )
+def _cards_of(decision: GivingUp, holders: Mapping[str, str]) -> pl.DataFrame:
+    schema = {name: GIVEN_UP[name] for name in CARD_WITHOUT_TWIN}
+    cards = pl.DataFrame(by_holder(decision.cards, holders), schema, orient="row")
     return cards.with_columns(
         since=pl.lit(decision.at),
         by=pl.lit(decision.by),

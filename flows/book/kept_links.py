@@ -6,12 +6,14 @@ one link: a different change is asked about again, and so is any change of a new
 we refused no content is kept: the decision is about any such row, while the card has that link.
 """
 
+from collections.abc import Mapping
+
 import polars as pl
 
+from flows.runs.adapters import Adapters
 from flows.runs.cards import CONTENT_FINGERPRINTS
-from flows.runs.chains import whole_chain
-from flows.runs.keys import kept_links as kept_links_of
-from flows.runs.store import Store
+from flows.runs.decisions import LINKS, decisions
+from flows.runs.persons import by_holder, holders_of
 from schemas.records import LinkKept
 
 # `link`: the run whose row the link was made from, "" where its fields were typed in; the content
@@ -31,15 +33,17 @@ OF_CHANGE = ("holder", "last_4", "link", *CONTENT_FINGERPRINTS)
 OF_REFUSAL = ("holder", "last_4", "refused")
 
 
-def kept_links(store: Store, issuer: str) -> pl.DataFrame:
+def kept_links(adapters: Adapters, issuer: str) -> pl.DataFrame:
     """Return the decisions that hold (KEPT), each once."""
-    decisions = [*map(_links_of, whole_chain(store, kept_links_of(issuer), LinkKept))]
-    if not decisions:
+    decided = decisions(adapters, issuer, LINKS, LinkKept)
+    if not decided:
         return NONE_KEPT
-    last = pl.concat(decisions).unique(list(KEPT), keep="last", maintain_order=True)
+    holders = holders_of(adapters, issuer)
+    links = pl.concat([_links_of(decision, holders) for decision in decided])
+    last = links.unique(list(KEPT), keep="last", maintain_order=True)
     return last.filter("holds").select(*KEPT)
 
 
-def _links_of(decision: LinkKept) -> pl.DataFrame:
-    links = pl.DataFrame(decision.links, KEPT, orient="row")
+def _links_of(decision: LinkKept, holders: Mapping[str, str]) -> pl.DataFrame:
+    links = pl.DataFrame(by_holder(decision.links, holders), KEPT, orient="row")
     return links.with_columns(holds=pl.lit(decision.what == "kept"))

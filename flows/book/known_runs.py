@@ -2,14 +2,15 @@
 
 A plan is written once, and so is the end of a run, so what is known of a run that has ended stays
 true; the plans of others are read. A run is **closed** once it is committed and reported, nothing
-of it is awaited, no break is open, and the audit trail has not named it for a day: then its figures
+of it is awaited, no break is open, and the journal has not named it since: then its figures
 are kept, as its report or the record of its purge has them, and of a small run whose rows it has.
-Once the trail names it again, or retention removes its ledger, it is read again.
+Once the journal names it again, or retention removes its ledger, it is read again.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, date, datetime, time
+from hashlib import sha256
 from typing import Any, Literal, NamedTuple
 
 import polars as pl
@@ -254,5 +255,11 @@ def ledger_rows(run: StoredRun) -> pl.DataFrame:
 
 
 def link_digest(url: pl.Expr) -> pl.Expr:
-    """Return the digest by which a link is known: the same in this version of polars only."""
-    return pl.when(url.is_not_null()).then(url.hash(0).reinterpret(signed=True))
+    """Return the digest by which a link is known: 64 bits of its SHA-256."""
+    return url.map_batches(_digests, pl.Int64)
+
+
+def _digests(urls: pl.Series) -> pl.Series:
+    digests = (None if url is None else sha256(url.encode()).digest() for url in urls)
+    known = [digest and int.from_bytes(digest[:8], "big", signed=True) for digest in digests]
+    return pl.Series(urls.name, known, pl.Int64)

@@ -83,9 +83,9 @@ def _known(context: Context, issuer: str, cuid: str, *, urls: bool) -> _Known:
     of_cuid = book.book_of_cuid(adapters, issuer, cuid)
     renewals = _renewals(context, of_cuid, cuid, known.attempts, today)
     cards = cardholder_status.card_statuses(of_cuid, cuid, known.attempts, today, renewals)
-    act = erasure.erasure_of(adapters.store, issuer, cuid)
+    act = erasure.erasure_of(adapters, issuer, cuid)
     forgotten = f"{issuer} since {act.at:%Y-%m-%d %H:%M}" if act else ""
-    delivered = deliveries.history_of(of_cuid.stages.deliveries.changes, cuid)
+    delivered = deliveries.history_of(adapters, issuer, cuid)
     return _Known(known, cards, forgotten, delivered)
 
 
@@ -150,11 +150,6 @@ def _lines(
         if card.then:
             named = _card(card.last_4, card.expiration)
             yield Sentence("next for card {card}: {then}", card=named, then=card.then)
-
-
-def _forgotten(since: str) -> str:
-    """Return the line about an issuer at which the cardholder was erased."""
-    return f"forgotten at {since}: nothing is sent for this cuid again"
 
 
 def _attempt_lines(attempts: Sequence[cardholder.Attempt]) -> Iterator[str]:

@@ -14,13 +14,16 @@ from typing import Any
 import polars as pl
 
 from flows.analysis.export import export_erased
+from flows.book.deliveries import forget_changes, read_changes
 from flows.book.upkeep import forget_book
 from flows.operations.personal_data import Mention, are_outcomes_of, is_in_placements
 from flows.reports.across import reconcile_runs
 from flows.reports.lists import write_unsent
 from flows.reports.rebuild import rebuild_lasting
-from flows.runs.chains import add_next, records
+from flows.runs.adapters import Adapters
+from flows.runs.answers import erase_answers
 from flows.runs.context import IssuerContext
+from flows.runs.decisions import LEDGER, count_decisions, decide, decisions_by_subject
 from flows.runs.delivered import (
     FILES,
     DeliveryId,
@@ -32,8 +35,9 @@ from flows.runs.erased import People
 from flows.runs.events import record_event
 from flows.runs.frames import from_parquet, write_parquet
 from flows.runs.identity import digest
+from flows.runs.journal import Act, enter
 from flows.runs.keys import reconciliation
-from flows.runs.outcomes import erase_outcomes
+from flows.runs.persons import forget_persons
 from flows.runs.placements import mark_check, placements_key, read_placements
 from flows.runs.single_links import answer_key
 from flows.runs.store import Cleaner, read, read_if_stored, write_once
@@ -75,6 +79,7 @@ def erase_mentions(
             cleaner.delete(mention.key)
         elif is_in_placements(context.issuer.issuer, mention.key):
             _erase_in_report(context, people, mention.key)
+    forget_persons(context.adapters, context.issuer.issuer, people)
     for run in sorted({*rows, *_runs_of_singles(named), *_rewritten_since(context, since)}):
         _report(context, StoredRun.by_id(context.adapters, run))
     _derive_anew(context, cleaner)
@@ -99,11 +104,13 @@ def _erase_in_run(
     signed: Mapping[str, Any],
 ) -> None:
     """Take rows out of a run; last out of its ledger, by which they are found."""
-    for entry in run.store.keys(run.keys.outcomes):
-        erase_outcomes(run.store, entry.key, lambda each: are_outcomes_of(run, people, rows, each))
+    erase_answers(
+        *(context.adapters, run.issuer, run.id),
+        lambda answers: are_outcomes_of(run, people, rows, answers),
+    )
     for part in run.committed().ledger:
         _erase_in_placements(cleaner, run, part, rows)
-    parts = _write_ledger_anew(run, rows, signed)
+    parts = _write_ledger_anew(context.adapters, run, rows, signed)
     if parts:
         record_event(context.adapters, run.keys, "erased", rows=len(rows))
     for anew in parts:
@@ -113,19 +120,32 @@ def _erase_in_run(
 
 
 def _write_ledger_anew(
-    run: StoredRun, rows: Sequence[int], signed: Mapping[str, Any]
+    adapters: Adapters, run: StoredRun, rows: Sequence[int], signed: Mapping[str, Any]
 ) -> tuple[RewrittenPart, ...]:
     """Write and record what the ledger is without these rows; once more where another erasure
     recorded its own meanwhile, and may have removed what we wrote.
     """
     while True:
         now = run.fresh()
-        number = sum(1 for _ in records(run.store, run.keys.rewritten, LedgerRewritten))
+        number = count_decisions(adapters, run.issuer, LEDGER, run.id)
         rewritten = [_rewritten(now, part, rows) for part in now.committed().ledger]
         parts = tuple(part for part in rewritten if part is not None)
         record = LedgerRewritten(**signed, parts=parts)
-        if not parts or add_next(run.store, run.keys.rewritten, number + 1, record):
+        if not parts or _is_recorded(adapters, run, record, number):
             return parts
+
+
+def _is_recorded(adapters: Adapters, run: StoredRun, record: LedgerRewritten, seen: int) -> bool:
+    """Record parts that are written anew; False where there are more records than were seen."""
+
+    def work(act: Act) -> bool:
+        within = adapters.within(act.connection)
+        if count_decisions(within, run.issuer, LEDGER, run.id) != seen:
+            return False
+        decide(act, LEDGER, run.id, record)
+        return True
+
+    return enter(adapters, run.issuer, "ledger written anew", work, run=run.id)
 
 
 def _number_of(name: str) -> int:
@@ -176,10 +196,12 @@ def _erase_in_placements(
 
 def _rewritten_since(context: IssuerContext, since: datetime) -> Iterator[str]:
     """Yield the runs whose ledger was written anew since then: their reports may be older."""
-    for run in StoredRuns(context.adapters, context.issuer.issuer).with_ledger():
-        chain_of_run = records(run.store, run.keys.rewritten, LedgerRewritten)
-        if any(record.at >= since for record in chain_of_run):
-            yield run.id
+    issuer = context.issuer.issuer
+    purged = StoredRuns(context.adapters, issuer).without_ledger
+    by_run = decisions_by_subject(context.adapters, issuer, LEDGER, LedgerRewritten)
+    for run, records in by_run.items():
+        if run not in purged and any(record.at >= since for record in records):
+            yield run
 
 
 def _report(context: IssuerContext, run: StoredRun) -> None:
@@ -229,14 +251,19 @@ def delivered_objects(context: IssuerContext, delivered: Iterable[DeliveryId]) -
 
 
 def erase_in_deliveries(
-    context: IssuerContext, cleaner: Cleaner, people: People, delivered: Iterable[DeliveryId]
+    context: IssuerContext, cleaner: Cleaner, people: People, delivered: Sequence[DeliveryId]
 ) -> None:
     """Take cardholders out of deliveries that are confirmed or superseded.
 
-    The changes for others are written anew; the files go, since the receiver has them.
+    Their rows go first, by which nobody is found any more than by the files. The changes for others
+    are written anew; the files go, since the receiver has them.
     """
     store = context.adapters.store
     issuer = context.issuer.issuer
+    with context.adapters.database.snapshot() as connection:
+        cuids = read_changes(connection, issuer)["cuid"]
+    erased = set(cuids.filter(people.named_by(cuids)))
+    forget_changes(context.adapters, issuer, dict.fromkeys(delivered, erased))
     for delivery in delivered:
         old = delivered_objects(context, [delivery])
         key = delivered_links_key(store, issuer, delivery)

@@ -7,14 +7,16 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 from sqlalchemy import or_, select
 
-from flows.operations.audit_entries import digests, trail_entries
+from flows.operations.audit_journal import StoredEntry, stored_entries
 from flows.runs.context import IssuerContext
 from flows.runs.decisions import decision_rows
 from flows.runs.identity import canonical, digest
-from flows.runs.keys import extracts, purged
+from flows.runs.journal import plain
+from flows.runs.keys import extracts
+from flows.runs.named_objects import record_keys
 from flows.runs.store import read
 from flows.runs.stored_run import StoredRun
-from flows.runs.trail_entries import record_keys
+from flows.runs.threads import concurrently
 from schemas.database import REQUEST
 
 REPORTS = ("summary.json", "chunks.csv")  # those without cardholders and links
@@ -23,8 +25,9 @@ REPORTS = ("summary.json", "chunks.csv")  # those without cardholders and links
 def evidence(context: IssuerContext, run: str) -> dict[str, bytes]:
     """Return the files that prove what happened to a run, by name; UnknownRunError.
 
-    They are its records, decisions, requests and reports, and the trail. Nothing in them names a
-    cardholder, a card or a link; chunks, ledger, lists and links are there by digest only.
+    They are its records, decisions, requests and reports, and the journal: its entries about the
+    run whole, of the others number and digest. Nothing in the files names a cardholder, a card or a
+    link; chunks, ledger, lists and links are there by digest only.
     """
     store = context.adapters.store
     issuer = context.issuer.issuer
@@ -34,10 +37,21 @@ def evidence(context: IssuerContext, run: str) -> dict[str, bytes]:
     files["objects.sha256"] = _object_digests(stored_run)
     subjects = (run, stored_run.planned().source.sha256)
     decided = decision_rows(context.adapters, issuer, subjects)
+    files["purges.jsonl"] = _lines([record.model_dump(mode="json") for record in stored_run.purges])
     files["decisions.jsonl"] = _lines(decided)
     files["requests.jsonl"] = _lines(_requests(context, stored_run))
-    files["trail.jsonl"] = b"".join(entry.content for entry in trail_entries(store, issuer))
+    with context.adapters.database.snapshot() as connection:
+        entries = stored_entries(connection, issuer)
+    files["journal.jsonl"] = b"".join(_line(entry, run) for entry in entries)
     return files
+
+
+def _line(entry: StoredEntry, run: str) -> bytes:
+    """Return an entry as a line: whole where it is about the run, else number and digests alone."""
+    if entry.run == run:
+        return entry.content
+    marks = {"number": entry.number, "before": entry.before, "digest": entry.digest}
+    return canonical(marks)
 
 
 def bundle(files: Mapping[str, bytes]) -> bytes:
@@ -53,8 +67,8 @@ def bundle(files: Mapping[str, bytes]) -> bytes:
 def _record_keys(context: IssuerContext, run: StoredRun) -> list[str]:
     """Return the keys of a run's records."""
     issuer = context.issuer.issuer
-    prefixes = (run.keys.base, f"{purged(issuer)}{run.id}/")
-    return [key for key in record_keys(context.adapters.store, issuer) if key.startswith(prefixes)]
+    keys = record_keys(context.adapters.store, issuer)
+    return [key for key in keys if key.startswith(run.keys.base)]
 
 
 def _requests(context: IssuerContext, run: StoredRun) -> list[Mapping[str, Any]]:
@@ -64,7 +78,7 @@ def _requests(context: IssuerContext, run: StoredRun) -> list[Mapping[str, Any]]
     is_named = or_(*(REQUEST.c.line.contains(name, autoescape=True) for name in (run.id, extract)))
     query = select(REQUEST).where(REQUEST.c.issuer == issuer, is_named).order_by(REQUEST.c.at)
     with context.adapters.database.snapshot() as connection:
-        return [dict(row) for row in connection.execute(query).mappings()]
+        return [plain(dict(row)) for row in connection.execute(query).mappings()]
 
 
 def _lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
@@ -79,5 +93,6 @@ def _report_keys(run: StoredRun) -> list[str]:
 def _object_digests(run: StoredRun) -> bytes:
     """Return a line with digest and key for each object of a run."""
     keys = [entry.key for entry in run.store.keys(run.keys.base)]
-    by_key = digests(run.store, keys)
-    return "".join(f"{sha256}  {key}\n" for key, sha256 in by_key.items()).encode()
+    sha256s = concurrently(lambda key: digest(read(run.store, key)), keys)
+    lines = zip(sha256s, keys, strict=True)
+    return "".join(f"{sha256}  {key}\n" for sha256, key in lines).encode()

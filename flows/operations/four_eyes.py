@@ -170,9 +170,7 @@ def request(context: IssuerContext, command: Command) -> tuple[str, Request]:
         act.connection.execute(update(REQUEST).where(row).values(**of_people))
         return number, wanted
 
-    return enter(
-        adapters, context.issuer.issuer, _ENTRIES[WAITING], store, reason=wanted.reason
-    )
+    return enter(adapters, context.issuer.issuer, _ENTRIES[WAITING], store, reason=wanted.reason)
 
 
 @contextmanager
@@ -190,9 +188,7 @@ def carrying_out(context: IssuerContext, number: str, command: Command) -> Itera
     def begin(act: journal.Act) -> None:
         now = context._replace(adapters=context.adapters.within(act.connection))
         if not _stored(now, number).is_open:
-            raise ApprovalError(
-                number=number, why="somebody else is carrying it out right now"
-            )
+            raise ApprovalError(number=number, why="somebody else is carrying it out right now")
         _move(act, context, number, CARRIED_OUT, second=command.actor, second_signature=signature)
 
     issuer = context.issuer.issuer

@@ -1,17 +1,17 @@
 """Give cards up: nobody waits for them any more, until that is taken back.
 
-The account is closed, or the cardholder does not want a link. Each decision is a record, create-
-only, with who, when and why; `flows/book/given_up.py` says what it means.
+The account is closed, or the cardholder does not want a link. Each decision stands with who, when
+and why; `flows/book/given_up.py` says what it means.
 """
 
 from collections.abc import Collection
 from datetime import date
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import polars as pl
 
 from flows.book.book import Book, read_book
-from flows.book.given_up import is_given_up
+from flows.book.given_up import given_up_cards, is_given_up
 from flows.book.nameless import is_nameless, name_of_row
 from flows.book.people import counted_cards
 from flows.errors import OperatorError
@@ -22,11 +22,12 @@ from flows.resend.ending_links import ending_links
 from flows.resend.selection import RowSelection, is_selected
 from flows.runs.business_date import local_day
 from flows.runs.cards import CARD_WITHOUT_TWIN, CONTENT_FINGERPRINTS, holder
-from flows.runs.chains import add_record
 from flows.runs.context import IssuerContext
+from flows.runs.decisions import CARDS, decide
 from flows.runs.errors import NoSuchRowError, NotFoundError, numbered
 from flows.runs.identity import canonical, digest
-from flows.runs.keys import given_up
+from flows.runs.journal import Act, enter
+from flows.runs.persons import by_person
 from flows.runs.shown_rows import refuse_other_rows
 from flows.runs.stored_run import StoredRun
 from flows.steps import CUID, RUN, WHY, Sentence, Step
@@ -110,34 +111,40 @@ def give_up(
     Cards that are given up already stay so. Raises NoCardsNamedError, CardGivenError,
     UnknownRunError, NoSuchRowError, NotFoundError where no card is meant, NoReasonError.
     """
-    signed = context.adapters.signed(reason)
-    store = context.adapters.store
+    adapters = context.adapters
+    signed = adapters.signed(reason)
     issuer = context.issuer.issuer
     _refuse_unnamed(issuer, which)
-    book = read_book(context.adapters, issuer)
-    decided = _to_decide(_meant(context, book, which), book, which, undo=undo)
-    if decided.is_empty():
-        return Decided(None, {})
-    refuse_other_rows(issuer, which.run or issuer, decided.height, rows)
-    named = _as_given_up(book.given_up, decided) if undo else decided.select(CARD_WITHOUT_TWIN)
-    record = GivingUp(
-        **signed,
-        what="taken up" if undo else "given up",
-        cards=tuple(NamedCard(*card) for card in named.iter_rows()),
-    )
-    add_record(store, given_up(issuer), record)
-    states = decided["standing"].value_counts(sort=True)
-    return Decided(record, dict(states.iter_rows()))
+    meant = _meant(context, read_book(adapters, issuer), which)
+    what: Literal["given up", "taken up"] = "taken up" if undo else "given up"
+
+    def work(act: Act) -> Decided:
+        given_up = given_up_cards(adapters.within(act.connection), issuer)
+        decided = _to_decide(issuer, meant, given_up, which, undo=undo)
+        if decided.is_empty():
+            return Decided(None, {})
+        refuse_other_rows(issuer, which.run or issuer, decided.height, rows)
+        named = _as_given_up(given_up, decided) if undo else decided.select(CARD_WITHOUT_TWIN)
+        cards = tuple(NamedCard(*card) for card in named.iter_rows())
+        record = GivingUp(**signed, what=what, cards=cards)
+        by_persons = record.model_copy(update={"cards": by_person(adapters, act, cards)})
+        decide(act, CARDS, "", by_persons)
+        states = decided["standing"].value_counts(sort=True)
+        return Decided(record, dict(states.iter_rows()))
+
+    return enter(adapters, issuer, f"cards {what}", work, reason=signed["reason"])
 
 
-def _to_decide(meant: pl.DataFrame, book: Book, which: Which, *, undo: bool) -> pl.DataFrame:
+def _to_decide(
+    issuer: str, meant: pl.DataFrame, given_up: pl.DataFrame, which: Which, *, undo: bool
+) -> pl.DataFrame:
     """Return the cards among those meant that are not yet as decided; NotFoundError for none."""
-    is_out = is_given_up(book.given_up)
+    is_out = is_given_up(given_up)
     known = meant.filter(is_out) if undo else meant
     if known.is_empty():
         missing = "such card that is given up" if undo else "such card"
         raise NotFoundError(
-            place=which.run or book.issuer, what=missing, command=Step("cardholders", book.issuer)
+            place=which.run or issuer, what=missing, command=Step("cardholders", issuer)
         )
     return known if undo else known.filter(~is_out)
 

@@ -1,7 +1,6 @@
 """Keep links as they are: a change, or a refused row that was to replace them, does not matter.
 
-Each decision is a record, create-only, with who, when and why; `flows/book/kept_links.py` says what
-it means.
+Each decision stands with who, when and why; `flows/book/kept_links.py` says what it means.
 """
 
 from collections.abc import Callable
@@ -12,18 +11,21 @@ from typing import NamedTuple
 import polars as pl
 
 from flows.book.book import Book, read_book
-from flows.book.kept_links import KEPT
+from flows.book.kept_links import KEPT, kept_links
 from flows.reports.cardholder_trace import refuse_card_number
 from flows.reports.link_work import WITHIN
 from flows.resend.ending_links import ending_links
 from flows.resend.renewal import judged_ending
+from flows.runs.adapters import Adapters
 from flows.runs.business_date import local_day
 from flows.runs.cards import CARD, CARD_WITHOUT_TWIN
-from flows.runs.chains import add_record
 from flows.runs.context import IssuerContext
+from flows.runs.decisions import LINKS, decide
 from flows.runs.errors import NotFoundError
 from flows.runs.identity import canonical, digest
-from flows.runs.keys import kept_links, keys_of
+from flows.runs.journal import Act, enter
+from flows.runs.keys import keys_of
+from flows.runs.persons import by_person
 from flows.runs.shown_rows import refuse_other_rows
 from flows.steps import Step
 from schemas.records import KeptLink, LinkKept
@@ -70,7 +72,6 @@ def keep_links(
     Raises CardGivenError, UnknownRunError, NotFoundError where no link is meant, NoReasonError.
     """
     signed = context.adapters.signed(reason)
-    store = context.adapters.store
     issuer = context.issuer.issuer
     _refuse_unclear(which)
     book = read_book(context.adapters, issuer)
@@ -91,8 +92,22 @@ def keep_links(
         what="asked again" if undo else "kept",
         links=tuple(KeptLink(*link) for link in links.select(*KEPT).iter_rows()),
     )
-    add_record(store, kept_links(issuer), record)
+    if not _is_recorded(context.adapters, issuer, record, book.kept):
+        return keep_links(context, which, reason, rows, undo=undo)
     return Decided(record, count)
+
+
+def _is_recorded(adapters: Adapters, issuer: str, record: LinkKept, seen: pl.DataFrame) -> bool:
+    """Record a decision about links; False where others were decided about than were `seen`."""
+
+    def work(act: Act) -> bool:
+        if not kept_links(adapters.within(act.connection), issuer).equals(seen):
+            return False
+        links = by_person(adapters, act, record.links)
+        decide(act, LINKS, "", record.model_copy(update={"links": links}))
+        return True
+
+    return enter(adapters, issuer, f"links {record.what}", work, reason=record.reason)
 
 
 def _refuse_unclear(which: Which) -> None:

@@ -1,7 +1,6 @@
 """Decide about a result file: attribute one of its rows, withdraw that, ingest the file again.
 
-Each decision is a record, create-only, with who, when and why; the runs concerned are reported
-after it.
+Each decision stands with who, when and why; the runs concerned are reported after it.
 """
 
 from typing import Any, Literal, NamedTuple
@@ -11,23 +10,22 @@ import polars as pl
 from flows.errors import OperatorError
 from flows.reports.ingestion import Ingested, ingest
 from flows.results.batches import ResultObject
-from flows.results.decisions import chain_of
-from flows.results.dropped import as_decided
+from flows.results.decisions import Attributions, attributions
+from flows.results.dropped import as_decided, result_files, stray_files
 from flows.results.intake import examine
-from flows.results.markers import stray_files
 from flows.results.masking import mask_key
 from flows.results.read import ResultRows
 from flows.runs.adapters import Adapters
-from flows.runs.chains import add_record
+from flows.runs.answers import file_id, runs_answered_by
 from flows.runs.context import IssuerContext
+from flows.runs.decisions import RESULT_ROW, decide, lift
 from flows.runs.errors import NoSuchRowError
 from flows.runs.events import record_event
+from flows.runs.journal import Act, enter
 from flows.runs.keys import keys_of, results
 from flows.runs.outcomes import Attributed
 from flows.runs.store import ObjectMissingError
 from flows.runs.stored_run import StoredRun
-from flows.runs.stored_runs import StoredRuns
-from flows.runs.threads import concurrently
 from flows.steps import RUN, Option, Sentence, Step
 from schemas import breaks
 from schemas.ledger import BROKEN, SUBMITTED
@@ -48,7 +46,6 @@ UNPLACED = (
     breaks.UNNAMED_ROW,
 )
 _OUTCOME = ("state", "trouble", "run", "chunk", "row", "how")
-READERS = 8  # runs looked at side by side
 
 
 class RowSettledError(OperatorError):
@@ -97,6 +94,7 @@ def attribute_row(
     NoSuchRowError, RowSettledError, LastFourError, UnknownRunError, NoReasonError.
     """
     signed = context.adapters.signed(reason)
+    seen = attributions(context.adapters, context.issuer.issuer)
     file = _find_result(context, result)
     rows, attributed = examine(context, file)
     run, row = to
@@ -117,7 +115,10 @@ def attribute_row(
     sent_last_4 = _unanswered_last_4(context.adapters, run, row)
     if not last_4_confirmed and reported_last_4 not in (None, sent_last_4):
         raise LastFourError(result=rows.name, position=position, run=run, row=row)
-    return _decide(context, file, record)
+    decided = _decide(context, file, record, seen)
+    if decided is None:
+        return attribute_row(context, result, position, to, reason, last_4_confirmed)
+    return decided
 
 
 def withdraw(context: IssuerContext, result: str, position: int, reason: str) -> Decided:
@@ -127,6 +128,7 @@ def withdraw(context: IssuerContext, result: str, position: int, reason: str) ->
     NoReasonError.
     """
     signed = context.adapters.signed(reason)
+    seen = attributions(context.adapters, context.issuer.issuer)
     file = _find_result(context, result)
     rows, _ = examine(context, file)
     earlier = [
@@ -146,7 +148,8 @@ def withdraw(context: IssuerContext, result: str, position: int, reason: str) ->
         return finished
     if not earlier or earlier[-1].what != "attributed":
         raise NoSuchRowError(place=rows.name, rows=f"{position} that an operator attributed")
-    return _decide(context, file, record)
+    decided = _decide(context, file, record, seen)
+    return withdraw(context, result, position, reason) if decided is None else decided
 
 
 def reingest(context: IssuerContext, result: str, reason: str) -> Decided:
@@ -155,18 +158,19 @@ def reingest(context: IssuerContext, result: str, reason: str) -> Decided:
     Raises ObjectMissingError, NoReasonError.
     """
     signed = context.adapters.signed(reason)
+    seen = attributions(context.adapters, context.issuer.issuer)
     file = _find_result(context, result)
     rows, _ = examine(context, file)
     key = mask_key(file.entry.key)
-    return _decide(
-        context, file, Attribution(**signed, what="again", result=key, digest=rows.digest)
-    )
+    record = Attribution(**signed, what="again", result=key, digest=rows.digest)
+    decided = _decide(context, file, record, seen)
+    return reingest(context, result, reason) if decided is None else decided
 
 
 def reingest_strays(context: IssuerContext, reason: str) -> dict[str, Decided]:
     """Attribute every result file again that belongs to no run; what came of each, by its name."""
     issuer = context.issuer.issuer
-    strays = [stray.entry.key for stray in stray_files(context.adapters.store, issuer)]
+    strays = [entry.key for entry in stray_files(result_files(context.adapters, issuer))]
     return {key.removeprefix(results(issuer)): reingest(context, key, reason) for key in strays}
 
 
@@ -180,7 +184,7 @@ def _find_result(context: IssuerContext, result: str) -> ResultObject:
     # a name may be shown as what is kept of it
     shown = [entry for entry in entries if mask_key(entry.key) in (result, prefix + result)]
     for entry in exact or (shown if len(shown) == 1 else ()):
-        return as_decided(store, issuer, [entry])[0]
+        return as_decided(context.adapters, issuer, [entry])[0]
     raise ObjectMissingError(key=prefix + mask_key(result))
 
 
@@ -246,13 +250,34 @@ def _finished(context: IssuerContext, file: ResultObject, decision: Attribution)
     return _recorded(context, last, attributed, ingested)
 
 
-def _decide(context: IssuerContext, file: ResultObject, decision: Attribution) -> Decided:
-    """Record a decision about a result file with the runs it answered so far, and ingest it."""
-    store = context.adapters.store
-    answered = _answered_runs(context.adapters, context.issuer.issuer, file.entry.key)
-    record = decision.model_copy(update={"runs": answered})
+def _decide(
+    context: IssuerContext, file: ResultObject, decision: Attribution, seen: Attributions
+) -> Decided | None:
+    """Record a decision about a result file with the runs it answered so far, and ingest it.
+
+    None where others have decided about result files since that was `seen`: theirs is ingested.
+    """
+    adapters = context.adapters
+    issuer = context.issuer.issuer
+    record = decision.model_copy(
+        update={"runs": runs_answered_by(adapters, issuer, file.entry.key)}
+    )
     _, attributed = examine(context, file._replace(decided=(*file.decided, record)))
-    add_record(store, chain_of(context.issuer.issuer, file.entry.key), record)
+    subject = file_id(file.entry.key)
+    row = f"row {record.position} of {record.digest}"
+
+    def work(act: Act) -> bool:
+        if attributions(adapters.within(act.connection), issuer) != seen:
+            return False
+        if record.what != "again":
+            lift(act, RESULT_ROW, subject, row)
+        decide(act, RESULT_ROW, subject, record, row if record.what == "attributed" else None)
+        return True
+
+    entered = f"result row {record.what}"
+    if not enter(adapters, issuer, entered, work, run=record.run or None, reason=record.reason):
+        ingest(context)
+        return None
     return _recorded(context, record, attributed)
 
 
@@ -273,13 +298,3 @@ def _recorded(
         record_event(context.adapters, keys_of(run), kind, reason=record.reason, **facts)
     row = outcome.row(0, named=True) if outcome.height else {}
     return Decided(record, row, ingest(context) if ingested is None else ingested)
-
-
-def _answered_runs(adapters: Adapters, issuer: str, result: str) -> tuple[str, ...]:
-    """Return the runs that have outcomes of a result file."""
-    runs = StoredRuns(adapters, issuer)
-    is_answered = concurrently(
-        lambda run: runs.run(run).outcomes.has_results_for(result), runs.ids, READERS
-    )
-    answered = [str(run) for run, has in zip(runs.ids, is_answered, strict=True) if has]
-    return tuple(sorted(answered))

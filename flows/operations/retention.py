@@ -33,13 +33,12 @@ KEPT: Literal["kept"] = "kept"  # for good
 LEFT: Literal["left"] = "left"  # by workers
 # by versions that read extracts in parts
 _LEFT_NAME = re.compile(r"exchanged/[0-9a-f]{16}-\d{4}-\w+\.parquet")
-_KEPT_NAME = re.compile(r"plan\.json|manifest\.json|(events|reseals|rewritten)/[^/]+\.json")
+_KEPT_NAME = re.compile(r"plan\.json|manifest\.json|events/[^/]+\.json")
 _CHUNK_NAME = re.compile(r"(chunks|sealed/\d+)/(?P<run>[^/]+)-\d{5}\.[a-z0-9.]+")
 _PART = r"part-(\d{4}-)?\d{5}"  # of the ledger, in a file's or a folder's name
 _CSV_REPORTS = "rejects|suppressed|held|errors|chunks|awaiting|breaks|questions"
 _LEDGER_NAMES = (
     rf"ledger/{_PART}(-erased-\d+)?\.parquet",
-    r"outcomes/[0-9a-f]{24}\.parquet",
     r"seals/\d{5}-\d{3}\.json",
     r"claims/\d{6}\.json",
     r"(selection|book)\.parquet",
@@ -186,7 +185,7 @@ def state_of(context: IssuerContext, run: StoredRun, entries: Sequence[Entry]) -
 
 def closed_state(closed: ClosedRun, keys: RunKeys, entries: Sequence[Entry]) -> RunState:
     """Return the state of a closed run that has these objects; nothing is read."""
-    reasons = [*_newer_results(keys, entries), *_unknown_singles(keys, entries)]
+    reasons = _unknown_singles(keys, entries)
     days = [date.fromisoformat(day) for day in closed.expires if day]
     since = closed.since or max(entry.modified for entry in entries)
     return RunState(since, tuple(reasons), max(days, default=None))
@@ -205,7 +204,7 @@ def _committed_state(run: StoredRun, entries: Sequence[Entry]) -> RunState:
         return RunState(since, tuple(reasons))
     closed = {chunk_of(closing.place) for closing in run.closed_breaks}
     reasons = open_reasons(chunks, _awaiting_rows(run), _open_breaks(run, summary), closed)
-    reasons += _stale_report_reasons(run.keys, entries, summary)
+    reasons += _stale_report_reasons(run, entries, summary)
     return RunState(since, tuple(reasons), max(_links_until(run, summary), default=None))
 
 
@@ -239,23 +238,18 @@ def _links_until(run: StoredRun, summary: Mapping[str, Any]) -> Iterator[date]:
 
 
 def _stale_report_reasons(
-    keys: RunKeys, entries: Sequence[Entry], summary: Mapping[str, Any]
+    run: StoredRun, entries: Sequence[Entry], summary: Mapping[str, Any]
 ) -> Iterator[str]:
     """Yield what the report of a run does not show.
 
-    That is: results newer than it, breaks beyond its list, unanswered single links.
+    That is: what was recorded since, breaks beyond its list, unanswered single links.
     """
-    yield from _newer_results(keys, entries)
+    recorded = summary["open"]["recorded"]
+    if run.outcomes.state.items() - recorded.items():
+        yield "results newer than its report"
     if summary["more_breaks"] and not summary["breaks"][-1]["notice"]:  # notices are listed last
         yield "more breaks than the report lists"
-    yield from _unknown_singles(keys, entries)
-
-
-def _newer_results(keys: RunKeys, entries: Sequence[Entry]) -> Iterator[str]:
-    written = next(entry.modified for entry in entries if entry.key == keys.report("summary.json"))
-    outcomes = [entry for entry in entries if entry.key.startswith(keys.outcomes)]
-    if any(entry.modified > written for entry in outcomes):
-        yield "results newer than its report"
+    yield from _unknown_singles(run.keys, entries)
 
 
 def _unknown_singles(keys: RunKeys, entries: Sequence[Entry]) -> Iterator[str]:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from typing import Any
 
-from flows.book.upkeep import judge_again
 from flows.errors import OperatorError
 from flows.partner_api.coverage import coverage
 from flows.partner_api.due_links import Turn, least_urgency
@@ -61,7 +60,6 @@ def follow_links(
         runs = [candidate for candidate in stored if _is_followed(candidate, today)]
     checks = list(_check_runs(context, service, runs, recheck=recheck))
     rebuilt = [followed.id for followed in runs if _renewed(context, followed)]
-    judge_again(context.adapters, issuer, rebuilt)
     facts = {
         "issuer": issuer,
         "at": context.adapters.now().isoformat(timespec="seconds"),

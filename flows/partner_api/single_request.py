@@ -33,6 +33,7 @@ from flows.runs.events import record_event
 from flows.runs.identity import canonical
 from flows.runs.keys import RunKeys
 from flows.runs.single_links import SingleLink, answer_key, note_answer
+from flows.runs.stored_journal import flush_journal
 from flows.steps import Option
 from schemas import breaks
 from schemas.partner_api import expiry
@@ -159,6 +160,7 @@ class SingleRequests:
         store = self._context.adapters.store
         if not store.create(prepared.key, canonical(prepared.attempt)):
             raise SingleUnderWayError(key=prepared.key)
+        flush_journal(self._context.adapters, self._context.issuer.issuer)
         answered = self._judged(self._request(prepared), prepared.attempt)
         self._record(prepared, answered)
         return SingleLink(prepared.key, prepared.attempt, answered)

@@ -1,10 +1,9 @@
-"""Rebuild a run's report from its ledger and outcomes; it may be deleted at any time."""
+"""Rebuild a run's report from its ledger and answers; it may be deleted at any time."""
 
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from datetime import datetime, timedelta
-from itertools import chain
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -23,7 +22,8 @@ from flows.results.lineage import attempts_after
 from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
 from flows.runs.frames import csv_pieces, write_parquet
-from flows.runs.identity import canonical
+from flows.runs.identity import canonical, digest
+from flows.runs.journal import Act, enter, last_number
 from flows.runs.run_status import reported_status
 from flows.runs.store import Entry
 from flows.runs.stored_run import StoredRun
@@ -32,7 +32,6 @@ from flows.runs.threads import concurrently, prefetch
 from flows.runs.told import rows_told
 from schemas.breaks import Break
 from schemas.ledger import AWAITING
-from schemas.records import Closing
 from schemas.tables import Awaiting, Questions, Refusals
 
 SENT_ROW = {
@@ -42,6 +41,8 @@ SENT_ROW = {
     "chunk": pl.UInt32,
     "trouble": pl.String,
 }
+
+WRITTEN = "report written"  # what the journal says of it
 
 
 class RunReport(NamedTuple):
@@ -54,8 +55,8 @@ class RunReport(NamedTuple):
 def rebuild(context: IssuerContext, run: StoredRun, listed: StoredRuns | None = None) -> RunReport:
     """Reconcile a committed run, as it is stored now, with its outcomes and write its report.
 
-    Each file is written atomically. `listed`: the issuer's runs, where somebody has listed them.
-    Raises as `reportable`.
+    Each file is written atomically; then a journal entry lets everybody read the run again.
+    `listed`: the issuer's runs, where somebody has listed them. Raises as `reportable`.
     """
     run = reportable(run)
     recorded = run.records_to_report  # before they are read, so that none is missing unnoticed
@@ -81,7 +82,13 @@ def rebuild(context: IssuerContext, run: StoredRun, listed: StoredRuns | None = 
         lambda: _write_pages(run, runs, summary, chunks, context.forms_url),
     )
     # last: a report whose facts are there is whole
-    run.store.replace(run.keys.report("summary.json"), [canonical(summary)])
+    content = canonical(summary)
+    run.store.replace(run.keys.report("summary.json"), [content])
+
+    def note(act: Act) -> None:
+        act.facts["report"] = digest(content)
+
+    enter(context.adapters, issuer.issuer, WRITTEN, note, run=run.id)
     return RunReport(tuple(sorted(total.breaks)), summary)
 
 
@@ -96,11 +103,12 @@ def rebuild_lasting(
             return report
 
 
-def _report_inputs(run: StoredRun) -> tuple[list[Entry], list[Closing]]:
-    """Return what was added after a run's commit that its report is made of."""
-    prefixes = (run.keys.outcomes, run.keys.singles)
-    objects = list(chain.from_iterable(run.store.keys(prefix) for prefix in prefixes))
-    return objects, run.fresh().closed_breaks
+def _report_inputs(run: StoredRun) -> tuple[int, list[Entry]]:
+    """Return what shows that something was added after a run's commit that its report is made of:
+    the number of its last journal entry but for reports, and the requests for single links.
+    """
+    singles = list(run.store.keys(run.keys.singles))
+    return last_number(run.adapters, run.issuer, run.id, apart=WRITTEN), singles
 
 
 def _keep_parts(
@@ -127,7 +135,7 @@ def _summary(context: IssuerContext, run: StoredRun, total: Tally, now: datetime
     issuer = context.issuer
     acknowledged = None
     if issuer.acknowledgement is not None:
-        acknowledged = rows_told(run.store, issuer.issuer).rows.get(run.id)
+        acknowledged = rows_told(context.adapters, issuer.issuer, run.id)
     summary = summarise(manifest, total, issuer, run.outbox, now, _versions(), closed, acknowledged)
     within = issuer.portal.link_within_hours
     summary["hours"] = run_hours(run, total.arrivals, within)

@@ -7,19 +7,18 @@ closed, so a later row of the same kind is an open break of its own. Reopening t
 back.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import polars as pl
 
-from flows.runs.chains import records
+from flows.runs.adapters import Adapters
 from flows.runs.closings import ROWS, place_of
-from flows.runs.identity import digest
-from flows.runs.keys import attributions
-from flows.runs.store import Store
+from flows.runs.decisions import RESULT_ROW, decisions_by_subject
 from schemas.breaks import DECISIONS, PLACELESS, Break
 from schemas.records import Attribution, Closing
 
+Attributions = dict[str, tuple[Attribution, ...]]  # by file (`file_id`)
 SHOWN = 5  # row numbers in the place of a break; with no more rows than that, it has them all
 
 DECIDED = {
@@ -103,15 +102,6 @@ def decided_rows(closings: Sequence[Closing]) -> pl.DataFrame:
     )
 
 
-def chain_of(issuer: str, result: str) -> str:
-    """Return the prefix of a result file's chain of decisions.
-
-    It has a hash of the key, since the key may hold a card number.
-    """
-    return f"{attributions(issuer)}{digest(result.encode())[:32]}/"
-
-
-def decisions(store: Store, issuer: str, of: Collection[str]) -> dict[str, tuple[Attribution, ...]]:
-    """Return those of these chains of decisions that have any, oldest record first."""
-    folders = {folder.key for folder in store.keys(attributions(issuer), shallow=True)}
-    return {chain: tuple(records(store, chain, Attribution)) for chain in folders.intersection(of)}
+def attributions(adapters: Adapters, issuer: str) -> Attributions:
+    """Return what was decided about each result file (`file_id`), the oldest first."""
+    return decisions_by_subject(adapters, issuer, RESULT_ROW, Attribution)

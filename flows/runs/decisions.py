@@ -19,6 +19,12 @@ EXTRACT: Final = "extract"  # by the digest of its content
 DAY: Final = "day"
 FORM: Final = "link form"
 BREAK: Final = "break"  # by run
+CARDS: Final = "cards"
+LINKS: Final = "links"
+RESEAL: Final = "chunks"  # by run
+LEDGER: Final = "ledger"  # by run
+ERASURE: Final = "cardholders"
+RESULT_ROW: Final = "result row"  # by the digest of its file's key
 
 R = TypeVar("R", bound=Record)
 _OWN = ("at", "by", "reason")  # fields that are columns
@@ -47,9 +53,10 @@ def decide(act: Act, kind: str, subject: str, record: Record, stands: str | None
 
 
 def lift(act: Act, kind: str, subject: str, stands: str) -> None:
-    """Let a decision stand no more, which a later one takes back or replaces."""
+    """Let what stands, if anything, stand no more: a later one takes it back or replaces it."""
     standing = {"kind": kind, "subject": subject, "stands": stands}
-    act.update(DECISION, standing, stands=None)
+    if act.connection.execute(select(DECISION.c.number).where(act.row(DECISION, standing))).first():
+        act.update(DECISION, standing, stands=None)
 
 
 def decisions(
@@ -120,6 +127,6 @@ def _read(
     with adapters.database.snapshot() as connection:
         rows = connection.execute(query.order_by(DECISION.c.number)).all()
     return [
-        (subject, record.model_validate({**facts, "at": at, "by": by, "reason": reason}))
-        for subject, facts, at, by, reason in rows
+        (subject, record.model_validate({**facts, "at": moment, "by": by, "reason": reason}))
+        for subject, facts, moment, by, reason in rows
     ]

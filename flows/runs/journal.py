@@ -1,15 +1,14 @@
 """The journal of an issuer: who did what, when; an entry in the transaction of each act.
 
 An entry has the digest of the one before, the rows that the act wrote, and, where the process has
-the key, a proof. So a row or an entry that somebody else changed does not fit any more, and a
-database that is lost is made again from the entries that are in the store.
+the key, a proof. So a row or an entry that somebody else changed does not fit any more.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import Any, NamedTuple, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Table, and_, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Table, and_, delete, func, insert, select, update
 
 from flows.redaction import redact
 from flows.runs.adapters import Adapters
@@ -31,6 +30,7 @@ class Act:
         self.issuer = issuer
         self.changes: list[dict[str, Any]] = []
         self.facts: dict[str, Any] = {}
+        self.notes: list[tuple[str, str, dict[str, Any]]] = []  # what was done to which run, facts
 
     @property
     def number(self) -> int:
@@ -40,29 +40,33 @@ class Act:
     def insert(self, table: Table, **values: Any) -> None:
         """Insert a row of the issuer."""
         self.connection.execute(insert(table).values(issuer=self.issuer, **values))
-        self._note(table, values)
+        self._change(table, values)
 
     def update(self, table: Table, key: Mapping[str, Any], **values: Any) -> None:
         """Set columns of the row of the issuer that has this key."""
         self.connection.execute(update(table).where(self.row(table, key)).values(**values))
-        self._note(table, values, key)
+        self._change(table, values, key)
 
     def delete(self, table: Table, key: Mapping[str, Any]) -> None:
         """Delete the row of the issuer that has this key."""
         self.connection.execute(delete(table).where(self.row(table, key)))
-        self._note(table, None, key)
+        self._change(table, None, key)
+
+    def note(self, what: str, run: str, **facts: Any) -> None:
+        """Say in an entry of its own what the act does to a run."""
+        self.notes.append((what, run, facts))
 
     def row(self, table: Table, key: Mapping[str, Any]) -> ColumnElement[bool]:
         """Return the condition for the issuer's rows that have these values."""
         of_key = [table.c[name] == value for name, value in key.items()]
         return and_(table.c.issuer == self.issuer, *of_key)
 
-    def _note(
+    def _change(
         self, table: Table, values: Mapping[str, Any] | None, key: Mapping[str, Any] | None = None
     ) -> None:
-        change: dict[str, Any] = {"table": table.name, "values": values and _plain(values)}
+        change: dict[str, Any] = {"table": table.name, "values": values and plain(values)}
         if key is not None:
-            change["key"] = _plain(key)
+            change["key"] = plain(key)
         self.changes.append(change)
 
 
@@ -74,28 +78,28 @@ def enter(
     *,
     run: str | None = None,
     reason: str = "",
-    once: str | None = None,
-    at: datetime | None = None,
 ) -> T:
     """Do one act of an issuer, in one transaction with its journal entry; return what `work` does.
 
     Nothing is entered where `work` neither writes nor notes anything. `work` may be repeated whole,
-    so it changes nothing outside. `at`: when it was done, by default now.
+    so it changes nothing outside.
     """
 
     def act(connection: Connection) -> T:
         doing = Act(connection, issuer)
         result = work(doing)
-        if doing.changes or doing.facts:
+        own = (what, run, doing.facts, doing.changes)
+        entries = [own] if doing.changes or doing.facts else []
+        entries += [(done, of_run, facts, []) for done, of_run, facts in doing.notes]
+        for done, of_run, facts, changes in entries:
             entry = {
-                "at": (at or adapters.now()).astimezone(UTC),
+                "at": adapters.now().astimezone(UTC),
                 "by": redact(adapters.actor),
-                "what": what,
-                "run": run,
-                "once": once,
+                "what": done,
+                "run": of_run,
                 "reason": reason,
-                "facts": _plain(doing.facts),
-                "changes": doing.changes,
+                "facts": plain(facts),
+                "changes": changes,
             }
             connection.execute(
                 insert(JOURNAL).values(**_chained(adapters, connection, issuer, entry))
@@ -125,9 +129,17 @@ def entries(adapters: Adapters, issuer: str, *which: ColumnElement[bool]) -> lis
         return [Entry(*row) for row in connection.execute(query)]
 
 
+def last_number(adapters: Adapters, issuer: str, run: str, apart: str = "") -> int:
+    """Return the number of the last entry about a run, `apart` from those of an act; 0 without."""
+    entry = JOURNAL.c
+    last = select(func.max(entry.number)).where(entry.issuer == issuer, entry.run == run)
+    with adapters.database.snapshot() as connection:
+        return connection.scalar(last.where(entry.what != apart)) or 0
+
+
 def content_of(entry: Mapping[str, Any]) -> bytes:
     """Return what digest and proof of an entry are of: its columns as canonical JSON."""
-    return canonical(_plain({name: entry[name] for name in entry if name not in _SEALED}))
+    return canonical(plain({name: entry[name] for name in entry if name not in _SEALED}))
 
 
 def _newest(connection: Connection, issuer: str) -> tuple[int, str]:
@@ -154,16 +166,16 @@ def _chained(
     return {**chained, "digest": digest(content), "proof": prover.proof(content)}
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Return a value as JSON has it: times in UTC and days as ISO texts."""
     match value:
         case datetime() | date():
             return value.isoformat()
         case Mapping():
-            return {name: _plain(each) for name, each in value.items()}
+            return {name: plain(each) for name, each in value.items()}
         case str():
             return value
         case Sequence():
-            return [_plain(each) for each in value]
+            return [plain(each) for each in value]
         case _:
             return value

@@ -16,7 +16,8 @@ from sqlalchemy import Connection
 from flows.runs.adapters import Adapters
 from flows.runs.decisions import EXTRACT, standing_subjects
 from flows.runs.frames import from_parquets
-from flows.runs.keys import RunId, RunKeys, purged, runs
+from flows.runs.keys import RunId, RunKeys, runs
+from flows.runs.purges import purged_runs
 from flows.runs.read_once import read_once
 from flows.runs.run_status import RunStatus
 from flows.runs.store import read
@@ -48,32 +49,29 @@ class StoredRuns:
     Each call gives runs of which nothing was read before.
     """
 
-    def __init__(self, adapters: Adapters, issuer: str) -> None:
+    def __init__(self, adapters: Adapters, issuer: str, same: Self | None = None) -> None:
+        self._same = same  # which may have been listed already
         self.adapters = adapters
         self.store = adapters.store
         self.issuer = issuer
 
     def within(self, connection: Connection) -> Self:
         """Return the same runs as an open transaction sees them: none begins within another."""
-        same = type(self)(self.adapters.within(connection), self.issuer)
-        same.__dict__["ids"] = self.ids  # listed once
-        return same
+        return type(self)(self.adapters.within(connection), self.issuer, self)
 
     @read_once
     def ids(self) -> list[RunId]:
         """The ids of the runs, by business date."""
+        if self._same is not None:
+            return self._same.ids
         folders = (entry.key for entry in self.store.keys(runs(self.issuer), shallow=True))
         named = (RunId.parse(folder.rstrip("/").rpartition("/")[2]) for folder in folders)
         return sorted((run for run in named if run is not None), key=lambda run: run.age)
 
     @read_once
     def without_ledger(self) -> frozenset[str]:
-        """The ids of the runs whose ledger was purged, by one listing."""
-        prefix = purged(self.issuer)
-        names = [entry.key.removeprefix(prefix) for entry in self.store.keys(prefix)]
-        return frozenset(
-            name.removesuffix("/ledger.json") for name in names if name.endswith("/ledger.json")
-        )
+        """The ids of the runs whose ledger was purged."""
+        return purged_runs(self.adapters, self.issuer, "ledger")
 
     def run(self, run: RunId) -> StoredRun:
         """Return one of the runs."""

@@ -153,7 +153,7 @@ def survey_given_up(context: IssuerContext) -> CardSurvey | None:
     store = context.adapters.store
     issuer = context.issuer.issuer
     registered = last_registered(store, issuer)
-    given_up = given_up_cards(store, issuer)
+    given_up = given_up_cards(context.adapters, issuer)
     if given_up.is_empty():
         return None
     known = prior_state(fold(NO_ATTEMPTS), given_up=given_up)

@@ -24,14 +24,17 @@ from flows.reports.unlinked import unlinked
 from flows.resend.renewal import renewals
 from flows.resend.resubmission import Request, StandingRowsError, plan_resubmit
 from flows.resend.selection import GIVEN_UP, RowSelection
+from flows.runs.decisions import CARDS, decide
 from flows.runs.delivered import delivery_folder
 from flows.runs.errors import NoSuchRowError, NotFoundError
+from flows.runs.journal import Act, enter
+from flows.runs.persons import by_person
 from schemas.expressions import PUBLISHED
 from schemas.portal import ADDRESS1, CITY, PAN
 from schemas.records import GivingUp, NamedCard
 from tests.builders import quick
 from tests.memory import MemoryStore
-from tests.night import NOON
+from tests.night import NOON, edges
 from tests.partner_api.town import Population, town
 
 WHY = "the account is closed"
@@ -254,12 +257,15 @@ def test_what_is_not_there_or_not_named_is_not_given_up(tmp_path: Path) -> None:
         given_up(place, "a", undo=True)
 
 
-def test_cards_are_listed_in_the_order_in_which_they_were_given_up(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_cards_are_listed_in_the_order_in_which_they_were_given_up() -> None:
     cuids = [f"c{at * 37 % 100}" for at in range(100)]
-    cards = tuple(NamedCard(cuid, "1111") for cuid in cuids)
-    decision = GivingUp(at=NOON, by="anna", reason=WHY, what="given up", cards=cards)
-    monkeypatch.setattr("flows.book.given_up.whole_chain", lambda *_: [decision])
+    adapters = edges(MemoryStore())
 
-    assert cuids == given_up_cards(MemoryStore(), "bank")["holder"].to_list()
+    def work(act: Act) -> int:
+        cards = by_person(adapters, act, [NamedCard(cuid, "1111") for cuid in cuids])
+        decision = GivingUp(at=NOON, by="anna", reason=WHY, what="given up", cards=cards)
+        return decide(act, CARDS, "", decision)
+
+    enter(adapters, "bank", "", work)
+
+    assert cuids == given_up_cards(adapters, "bank")["holder"].to_list()

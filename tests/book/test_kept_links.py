@@ -8,16 +8,19 @@ from typing import Literal
 import pytest
 
 from flows.book.kept_links import KEPT, kept_links
-from flows.runs.identity import canonical
-from flows.runs.keys import kept_links as chain
+from flows.runs.adapters import Adapters
+from flows.runs.decisions import LINKS, decide
+from flows.runs.journal import Act, enter
+from flows.runs.persons import by_person
 from schemas.records import KeptLink, LinkKept
 from tests.memory import MemoryStore
+from tests.night import edges
 
 AT = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 
-def decision(what: Literal["kept", "asked again"]) -> LinkKept:
-    links = (KeptLink("a", "1111", "r1", 1, 1, ""),)
+def decision(adapters: Adapters, act: Act, what: Literal["kept", "asked again"]) -> LinkKept:
+    links = by_person(adapters, act, [KeptLink("a", "1111", "r1", 1, 1, "")])
     return LinkKept(what=what, links=links, at=AT, by="ann", reason="the ZIP is the same")
 
 
@@ -28,8 +31,13 @@ def decision(what: Literal["kept", "asked again"]) -> LinkKept:
 def test_of_several_decisions_about_a_link_the_last_counts(
     decisions: list[Literal["kept", "asked again"]], stays: int
 ) -> None:
-    store = MemoryStore()
-    for number, what in enumerate(decisions, start=1):
-        store.create(f"{chain('bank')}{number:06d}.json", canonical(decision(what)))
+    adapters = edges(MemoryStore())
+    for each in decisions:
 
-    assert (stays, KEPT) == (kept_links(store, "bank").height, kept_links(store, "bank").schema)
+        def work(act: Act, what: Literal["kept", "asked again"] = each) -> int:
+            return decide(act, LINKS, "", decision(adapters, act, what))
+
+        enter(adapters, "bank", "", work)
+
+    kept = kept_links(adapters, "bank")
+    assert (stays, KEPT) == (kept.height, kept.schema)

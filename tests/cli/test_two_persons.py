@@ -95,11 +95,11 @@ def asked(folder: Path, *arguments: str, who: str = "anna") -> str:
 
 
 def others(bank: Bench) -> dict[str, bytes]:
-    """Return everything in the store but requests and the trail that names them."""
+    """Return everything in the store but requests and segments of the journal."""
     return {
         key: data
         for key, data in bank.snapshot().items()
-        if not key.startswith(("bank/approvals/", "bank/audit/"))
+        if not key.startswith(("bank/approvals/", "bank/journal/"))
     }
 
 
@@ -306,6 +306,7 @@ def test_every_command_and_form_that_changes_something_asks_who_acts() -> None:
         "audit export",
         "audit witness",
         "audit witness-key",
+        "backup",
         "job follow",
         "job watch",
         "service probe",
@@ -356,7 +357,7 @@ def test_the_evidence_of_a_run_holds_what_an_assessor_needs_and_neither_cardhold
         "SHA256SUMS",
         "history.json",
         "settings.json",
-        "trail.jsonl",
+        "journal.jsonl",
         "objects.sha256",
     } <= set(files)
     assert {

@@ -4,16 +4,20 @@ and writes last says what was decided last.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, TypeVar
 
 import polars as pl
 import pytest
+from sqlalchemy import Connection
 
+from flows.database.connection import Database
 from flows.operations.erasure import OfRows, erase
 from flows.operations.manual_attribution import attribute_row, reingest, withdraw
 from flows.runs.context import IssuerContext
+from flows.runs.events import ANSWERED
 from tests.night import Bench
 from tests.operations.test_attribute import REPORTS, answered, from_scratch
 from tests.operations.test_erasure import (
@@ -25,31 +29,38 @@ from tests.operations.test_erasure import (
     naming,
     row_of,
 )
-from tests.storms import FailingStore
 
 WHY = "the partner says so"
+T = TypeVar("T")
 
 
-def away(
-    bench: Bench, meanwhile: Callable[[], object], before: str = "/outcomes/"
-) -> IssuerContext:
-    """Return what a process has that is away before it first writes such an object."""
-    todo = [meanwhile]
+class Slow:
+    """The database of a process that is away before it first does an act of a kind."""
 
-    @dataclass
-    class Slow(FailingStore):
-        def create(self, key: str, data: bytes) -> bool:
-            if before in key and todo:
-                todo.pop()()
-            return super().create(key, data)
+    def __init__(self, below: Database, meanwhile: Callable[[], object], what: str) -> None:
+        self._below = below
+        self._what = what
+        self._todo = [meanwhile]
+        self.place = below.place
+        self.rehearsal = below.rehearsal
+        self.snapshot = below.snapshot
 
-        def replace(self, key: str, parts: Iterable[bytes]) -> None:
-            content = list(parts)
-            if before in key and todo:
-                todo.pop()()
-            super().replace(key, content)
+    def act(self, issuer: str, work: Callable[[Connection], T]) -> T:
+        if self._todo and _is_act(work, self._what):
+            self._todo.pop()()
+        return self._below.act(issuer, work)
 
-    return replace(bench, store=Slow(bench.store, lambda *_: None)).context
+
+def _is_act(work: Callable[[Connection], object], what: str) -> bool:
+    """Return whether an act is of a kind, by what it closes over."""
+    cells = getattr(work, "__closure__", None) or ()
+    return any(cell.cell_contents == what for cell in cells)
+
+
+def away(bench: Bench, meanwhile: Callable[[], object], what: str = ANSWERED) -> IssuerContext:
+    """Return what a process has that is away before it first does this, by default an ingest."""
+    slow: Any = Slow(bench.database, meanwhile, what)
+    return replace(bench, database=slow).context
 
 
 @pytest.mark.parametrize("is_withdrawn_first", [True, pytest.param(False, marks=pytest.mark.slow)])
@@ -95,7 +106,11 @@ def test_two_who_forget_somebody_in_the_same_run_at_once_forget_both_and_keep_it
     bench, run = delivered(tmp_path)
     first, second = (OfRows(run, [row_of(bench, run, cuid)]) for cuid in (GONE, OTHERS[0]))
 
-    slow = away(bench, lambda: erase(bench.context, cleaner(bench), second, WHY), "/rewritten/")
+    slow = away(
+        bench,
+        lambda: erase(bench.context, cleaner(bench), second, WHY),
+        "ledger written anew",
+    )
     erase(slow, cleaner(bench), first, WHY)
 
     ledger = pl.concat(bench.stored(run).ledger(["row", "cuid"]))

@@ -12,7 +12,7 @@ from zipfile import ZipFile, is_zipfile
 
 import polars as pl
 import pytest
-from sqlalchemy import select
+from sqlalchemy import Connection, select, update
 
 from flows.adapters.local import LocalStore
 from flows.analysis.export import export
@@ -36,16 +36,14 @@ from flows.operations.purge import purge
 from flows.partner_api.service import AnswerLostError, LinkRequestError
 from flows.partner_api.single_links import link_typed
 from flows.reports.across import reconcile_runs
-from flows.runs import audit_trail
-from flows.runs.audit_trail import audited, settle_trails
+from flows.runs.decisions import ERASURE
 from flows.runs.erased import unfinished_erasures
 from flows.runs.keys import CLEANED
 from flows.runs.single_links import prompted_singles
-from schemas.database import DERIVED
+from schemas.database import DECISION, JOURNAL, METADATA
 from schemas.portal import CITY, CUID
 from tests.builders import portal_rows, quick
-from tests.memory import MemoryStore
-from tests.night import BANK, DAY, NOON, Bench, issuer, local_bench, made_once, portal_csv
+from tests.night import BANK, DAY, NOON, Bench, local_bench, made_once, portal_csv
 from tests.partner_api.linker import SERVICE, TYPED, URL, Linker
 from tests.test_dry_runs import answered, facts_of
 
@@ -68,8 +66,7 @@ def extract(*others: str) -> bytes:
 @made_once
 def delivered(folder: Path, /) -> tuple[Bench, str]:
     """Return a bench on which the person's link was delivered, and the run."""
-    (folder / "store").mkdir(parents=True)
-    bench = Bench(LocalStore(folder / "store"), issuer(), folder=folder)
+    bench = local_bench(folder)
     named = trailed(bench)
     run = named.submit(named.drop_bytes(extract(*OTHERS))).manifest.run
     named.answer()
@@ -78,13 +75,12 @@ def delivered(folder: Path, /) -> tuple[Bench, str]:
     confirm(named.context, 1, "received")
     reconcile_runs(named.context)
     export(named.context)
-    settle_trails()
     return bench, run
 
 
 def trailed(bench: Bench) -> Bench:
-    """Return a bench whose store names what it writes in the audit trail, as commands do."""
-    return replace(bench, store=audited(bench.store, BY, lambda: NOON), actor=BY)
+    """Return a bench on which somebody acts whom entries can be told by."""
+    return replace(bench, actor=BY)
 
 
 def cleaner(bench: Bench) -> LocalStore:
@@ -120,8 +116,7 @@ def naming(objects: Mapping[str, bytes], *texts: str) -> list[str]:
 
 
 def findings(bench: Bench) -> set[tuple[str, str]]:
-    settle_trails()
-    return {(each.key, each.what) for each in verify(bench.store, BANK).findings}
+    return {(each.key, each.what) for each in verify(bench.adapters, BANK).findings}
 
 
 def link_of(bench: Bench, run: str) -> str:
@@ -141,7 +136,7 @@ def test_a_forgotten_cardholder_is_gone_once_the_withdrawal_is_confirmed(tmp_pat
     second = deliver(bench.context)
     withdrawn = bench.content("bank/deliveries/000002/links.csv").decode()
     purge(bench.context, cleaner(first))
-    is_open = bool(unfinished_erasures(bench.store, BANK))
+    is_open = bool(unfinished_erasures(bench.adapters, BANK))
     confirm(bench.context, 2, "received")
     purge(bench.context, cleaner(first))
 
@@ -151,7 +146,7 @@ def test_a_forgotten_cardholder_is_gone_once_the_withdrawal_is_confirmed(tmp_pat
     assert (0, 1) == (second.record.new, second.record.withdrawn)
     assert GONE in withdrawn
     assert "forgotten" in withdrawn
-    assert (True, []) == (is_open, unfinished_erasures(bench.store, BANK))
+    assert (True, []) == (is_open, unfinished_erasures(bench.adapters, BANK))
     assert [] == naming(bench.snapshot(), GONE, link)
     folders = {f"{BANK}/{key.split('/')[1]}/" for key in named_before}
     assert set() == folders - {prefix(BANK) for prefix in CLEANED}
@@ -230,7 +225,7 @@ def test_who_awaits_an_answer_cannot_be_forgotten_yet(tmp_path: Path) -> None:
         erase(bench.context, cleaner(first), OfRows(later, [row]), WHY)
 
     assert f"outbox cancel {later} 1" in str(refused.value)
-    assert [] == unfinished_erasures(bench.store, BANK)
+    assert [] == unfinished_erasures(bench.adapters, BANK)
 
 
 def test_a_store_knows_whom_it_forgot_by_keyed_digests_alone(tmp_path: Path) -> None:
@@ -238,17 +233,20 @@ def test_a_store_knows_whom_it_forgot_by_keyed_digests_alone(tmp_path: Path) -> 
     bench = trailed(first)
     erase(bench.context, cleaner(first), OfRows(run, [row_of(bench, run)]), WHY)
 
-    act = erasure_of(bench.store, BANK, GONE)
+    act = erasure_of(bench.adapters, BANK, GONE)
 
     assert act is not None
     assert WHY == act.reason
-    assert erasure_of(bench.store, BANK, OTHERS[0]) is None
-    other_store = MemoryStore()
-    for key, content in bench.snapshot().items():
-        other_store.create(key, content)
-    other_store.replace("bank/erasures/key.json", [b'{"key":"00"}'])
-    assert erasure_of(other_store, BANK, GONE) is None
-    assert "bank/erasures/key.json" in {each.key for each in verify(other_store, BANK).findings}
+    assert erasure_of(bench.adapters, BANK, OTHERS[0]) is None
+    facts = {"key": "00", "persons": list(act.persons), "what": act.what}
+    other_key = update(DECISION).where(DECISION.c.kind == ERASURE, DECISION.c.number == 1)
+
+    def change(connection: Connection) -> None:
+        connection.execute(other_key.values(facts=facts))
+
+    bench.database.act(BANK, change)
+    assert erasure_of(bench.adapters, BANK, GONE) is None
+    assert "decision/1" in {each.key for each in verify(bench.adapters, BANK).findings}
 
 
 class _Killed(BaseException):
@@ -289,13 +287,12 @@ def test_an_erasure_that_is_killed_anywhere_is_finished_by_the_next_purge(
     bench = trailed(first)
     dying = _Dying(tmp_path / "store")
     dying.left = calls
-    killed = replace(bench, store=audited(dying, BY, lambda: NOON))
+    killed = replace(bench, store=dying)
 
     with suppress(_Killed):
         erase(killed.context, dying, OfRows(run, [row_of(bench, run)]), WHY)
-    audit_trail._UNSETTLED.clear()  # a dead process says nothing at its end
     bench = trailed(first)
-    is_recorded = erasure_of(bench.store, BANK, GONE) is not None
+    is_recorded = erasure_of(bench.adapters, BANK, GONE) is not None
     purge(bench.context, cleaner(first))
 
     named = [key for key in naming(bench.snapshot(), GONE) if not key.startswith(WITHDRAWING)]
@@ -318,11 +315,10 @@ def test_an_erasure_that_is_killed_is_ended_by_the_same_command(tmp_path: Path, 
     row = row_of(bench, run)
     dying = _Dying(tmp_path / "store")
     dying.left = calls
-    killed = replace(bench, store=audited(dying, BY, lambda: NOON))
+    killed = replace(bench, store=dying)
 
     with suppress(_Killed):
         erase(killed.context, dying, OfRows(run, [row]), WHY)
-    audit_trail._UNSETTLED.clear()  # a dead process says nothing at its end
     bench = trailed(first)
     done = erase(bench.context, cleaner(first), OfRows(run, [row]), WHY)
 
@@ -472,7 +468,7 @@ def test_the_database_has_no_row_of_who_is_forgotten(
     def tables_with(cuid: str) -> list[str]:
         read_book(bench.context.adapters, BANK).cards(DAY)
         with bench.database.snapshot() as connection:
-            named = [table for table in DERIVED if "cuid" in table.c]
+            named = [table for table in METADATA.sorted_tables if "cuid" in table.c]
             rows = {table.name: connection.execute(select(table.c.cuid)) for table in named}
             return [name for name, cuids in rows.items() if cuid in cuids.scalars().all()]
 
@@ -480,6 +476,13 @@ def test_the_database_has_no_row_of_who_is_forgotten(
     erase(bench.context, cleaner(first), OfRows(run, [row_of(bench, run)]), WHY)
 
     # a receiver has the link until it is withdrawn
-    assert ["attempt", "delivery_change"] == sorted(before)
+    assert ["attempt", "delivery_change", "ledger_row"] == sorted(before)
     assert ["delivery_change"] == tables_with(GONE)
     assert "attempt" in tables_with(OTHERS[0])
+    number = deliver(bench.context).number
+    confirm(bench.context, number, "received")
+    purge(bench.context, cleaner(first))
+    assert [] == tables_with(GONE)
+    assert "delivery_change" in tables_with(OTHERS[0])
+    with bench.database.snapshot() as connection:
+        assert GONE not in str(connection.execute(select(JOURNAL)).all())

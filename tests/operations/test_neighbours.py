@@ -4,7 +4,8 @@ the last, by the functions that hold them and a few values in memory.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -19,28 +20,27 @@ from flows.operations import (
     audit_contents,
 )
 from flows.operations.audit import _Purges
-from flows.operations.audit_entries import CHANGED, NEVER_WRITTEN, REMOVED, Trail, TrailEntry
 from flows.operations.due_acknowledgements import Due, _of_dismissed
 from flows.operations.extract_alerts import _came_by, _is_due
 from flows.runs.chunks import OutboxChunk
-from flows.runs.documents import read_document
-from flows.runs.identity import canonical
+from flows.runs.handovers import DONE, make, note
+from flows.runs.journal import enter
 from flows.runs.keys import keys_of
+from flows.runs.purges import add_purge
 from flows.runs.run_status import Refusal
 from flows.runs.store import Entry
-from flows.runs.trail_entries import OLD
+from flows.runs.told import acknowledgements_to
 from flows.submissions.extract_states import ExtractState
 from schemas.acknowledgement import REFUSED
 from schemas.manifest import ManifestChunk
 from schemas.records import (
     Acknowledgement,
-    AuditEntry,
     Dismissal,
     Purged,
 )
 from tests.memory import MemoryStore
 from tests.memory_bench import memory_bench
-from tests.night import BANK, DAY, NOON
+from tests.night import BANK, DAY, NOON, edges
 
 SECOND = timedelta(seconds=1)
 MOMENTS = (NOON - SECOND, NOON, NOON + SECOND)
@@ -71,23 +71,30 @@ def test_of_two_cards_that_look_the_same_the_worse_one_is_told(order: int) -> No
     assert [NAMES.categories[0]] == told["standing"].to_list()
 
 
-def test_the_newest_receipt_is_recorded_and_the_first_record_of_it_stays(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    context = memory_bench().context
-    monkeypatch.setattr(acknowledgement, "records", lambda *_: iter(["one", "two", "three"]))
-    monkeypatch.setattr(acknowledgement, "_is_receipted", lambda _, which: which != "three")
-    monkeypatch.setattr(acknowledgement, "read_document", read_unless_acknowledgement)
+def test_the_newest_receipt_is_taken_and_its_first_reason_stays() -> None:
+    bench = memory_bench(acknowledgement={})
+    line = acknowledgements_to(BANK)
+    facts: dict[str, Any] = {"run": "", "extract": "x", "sha256": "", "status": "PEND", "rows": {}}
+    for number in (1, 2, 3):
+        files = {"x.json": f"{number}" * 64}
+        folder = f"00000{number}-00000000/"
+        record = Acknowledgement(at=NOON, by="anna", files=files, folder=folder, **facts)
+        values: Any = {
+            "line": line,
+            "number": number,
+            "record": record,
+            "subject": "x",
+            "says": None,
+        }
+        enter(bench.adapters, BANK, "made", partial(make, **values))
+        note(bench.adapters, line, number, DONE)
+        receipt = files["x.json"].replace("3", "4").encode()
+        bench.store.create(f"{BANK}/acknowledgements/{folder}received", receipt)
 
-    numbers = [acknowledgement.take_receipts(context)]
-    reasons = [acknowledgement.confirm(context, 2, "another").reason]
+    numbers = [acknowledgement.take_receipts(bench.context)]
+    reasons = [acknowledgement.confirm(bench.context, 2, "another").reason]
 
     assert ([2], ["receipt of the issuer"]) == (numbers, reasons)
-
-
-def read_unless_acknowledgement(store: MemoryStore, key: str, kind: Any) -> Any:
-    """Read a document, of acknowledgements only that they are there."""
-    return "there" if kind is Acknowledgement else read_document(store, key, kind)
 
 
 def test_the_issuer_is_not_told_of_what_was_known_before_a_moment(
@@ -200,69 +207,19 @@ def test_due_is_what_came_since_a_moment_or_is_of_the_day(name: str, due: list[b
     assert [True, True, False] == [_came_by(extract, NOON) for extract in extracts]
 
 
-# The audit trail
+# The journal
 # --------------------------------------------------------------------------------------------------
-
-REPORTED = "bank/runs/bank-20261120-00000000/outcomes/c1.parquet"
-RECORD = "bank/runs/bank-20261120-00000000/plan.json"
-
-
-def trail(*named: tuple[datetime, dict[str, str]], settled: int = 0) -> Trail:
-    """Return a trail of entries that name these objects at these moments."""
-    store = MemoryStore()
-    entries = []
-    for number, (at, objects) in enumerate(named, 1):
-        entry = TrailEntry(store, number, f"{number}.json", f"{number}")
-        entry.__dict__["document"] = AuditEntry(
-            before="", at=at, by="anna", objects=objects, settled=settled
-        )
-        entries.append(entry)
-    return Trail(entries)
-
-
-def what(trail: Trail, key: str, sha256: str) -> str:
-    """Return what is wrong with an object, "" for nothing."""
-    finding = trail.finding(key, sha256)
-    return finding.what if finding is not None else ""
-
-
-@pytest.mark.parametrize(
-    ("apart", "expected"), [(OLD - SECOND, ""), (OLD, ""), (OLD + SECOND, CHANGED)]
-)
-def test_of_what_is_written_again_the_last_time_counts_and_those_of_about_the_same_time(
-    apart: timedelta, expected: str
-) -> None:
-    named = trail((NOON, {REPORTED: "a"}), (NOON + apart, {REPORTED: "b"}), settled=2)
-
-    assert ["", expected] == [what(named, REPORTED, sha256) for sha256 in "ba"]
-    assert NOON + apart == named.named_at(REPORTED)
-
-
-def test_what_was_accepted_with_a_reason_counts_alone_until_it_is_written_again() -> None:
-    named = trail(*((NOON, {REPORTED: sha256}) for sha256 in "abc"), settled=3)
-    accepted = named.entries[1].document
-    assert accepted is not None
-    named.entries[1].__dict__["document"] = accepted.model_copy(update={"reason": "put back"})
-
-    assert [CHANGED, "", ""] == [what(named, REPORTED, sha256) for sha256 in "abc"]
-
-
-@pytest.mark.parametrize(("settled", "expected"), [(0, NEVER_WRITTEN), (1, REMOVED)])
-def test_what_is_named_and_not_there_was_never_written_unless_that_is_settled(
-    settled: int, expected: str
-) -> None:
-    assert expected == what(trail((NOON, {RECORD: "a"}), settled=settled), RECORD, "")
 
 
 def test_retention_took_what_was_named_up_to_the_last_time_it_removed_its_kind() -> None:
-    store = MemoryStore()
-    kept = {"run": "", "part": "ledger", "by": "anna", "setting": "", "objects": {}, "bytes": 0}
-    for number, since in enumerate((NOON, NOON - timedelta(days=9)), 1):
-        record = Purged.model_validate({**kept, "at": NOON, "since": since})
-        store.create(f"bank/purged/single/{number:06d}.json", canonical(record))
-    purges = _Purges(store, BANK, list(store.objects))
+    adapters = edges(MemoryStore())
+    kept = {"run": "", "part": "ledger", "by": "anna", "setting": "", "bytes": 0}
+    for since in (NOON, NOON - timedelta(days=9)):
+        facts = {**kept, "at": NOON, "since": since, "objects": {"single": 1}}
+        enter(adapters, BANK, "", partial(add_purge, record=Purged.model_validate(facts)))
+    purges = _Purges(adapters, BANK)
     finding = cast(Any, SimpleNamespace(key="bank/single/x.json"))
 
-    took = [purges.took(finding, trail((moment, {finding.key: "a"}))) for moment in MOMENTS]
+    took = [purges.took(finding, moment) for moment in MOMENTS]
 
     assert [True, True, False] == took

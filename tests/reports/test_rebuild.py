@@ -7,7 +7,6 @@ import platform
 from collections.abc import Mapping
 from datetime import timedelta
 from io import BytesIO
-from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
@@ -21,6 +20,7 @@ from flows.reports.reconciled import reconciled_parts
 from flows.reports.tally import Tally, add
 from flows.results.row_states import STATES
 from flows.runs.closings import add_closing
+from flows.runs.events import ANSWERED
 from flows.runs.journal import enter
 from flows.runs.outbox import move
 from flows.runs.stored_run import StoredRun
@@ -190,7 +190,7 @@ def test_the_facts_are_those_of_the_run_as_of_the_day_at_the_issuer(
         "summarise": Noted({"rows": {"read": 1}, "open": {"result": result}}),
         "run_hours": Noted({"median": 1}),
         "attempts_after": Noted(attempts),
-        "rows_told": Noted(SimpleNamespace(rows={run.id: 5})),
+        "rows_told": Noted(5),
     }
     for function, stand_in in noted.items():
         monkeypatch.setattr(rebuild, function, stand_in)
@@ -244,14 +244,15 @@ def test_where_the_issuer_wants_acknowledgements_the_rows_that_were_told_are_in_
 ) -> None:
     bench, run = night()
     issuer = bench.issuer.model_copy(update={"acknowledgement": object()})
-    summarise, told = Noted({"rows": {}}), Noted(SimpleNamespace(rows={run.id: 5}))
+    summarise, told = Noted({"rows": {}}), Noted(5)
     monkeypatch.setattr(rebuild, "summarise", summarise)
     monkeypatch.setattr(rebuild, "rows_told", told)
 
-    rebuild._summary(bench.context._replace(issuer=issuer), run, tally_of(run), NOON)
+    context = bench.context._replace(issuer=issuer)
+    rebuild._summary(context, run, tally_of(run), NOON)
 
     assert 5 == summarise.calls[0][7]
-    assert [(run.store, BANK)] == told.calls
+    assert [(context.adapters, BANK, run.id)] == told.calls
 
 
 def test_page_and_workbook_are_made_of_the_facts_the_trend_and_the_chunks(
@@ -309,7 +310,7 @@ def test_the_trend_is_of_the_runs_that_were_listed_or_of_all_of_the_issuer(
     rebuild.rebuild_lasting(bench.context, run, listed)
 
     [runs] = trends
-    assert (run.store, BANK) == (runs.store, runs.issuer)
+    assert ([*run.store.keys("")], BANK) == ([*runs.store.keys("")], runs.issuer)
     assert is_listed == (runs is listed)
 
 
@@ -318,9 +319,9 @@ def _rows(**figures: int) -> Mapping[str, int]:
     return dict.fromkeys(names, 0) | figures
 
 
-@pytest.mark.parametrize("folder", ["outcomes", "singles"])
+@pytest.mark.parametrize("is_single", [True, False])
 def test_a_report_is_made_again_until_nothing_was_added_while_it_was_made(
-    monkeypatch: pytest.MonkeyPatch, folder: str
+    monkeypatch: pytest.MonkeyPatch, *, is_single: bool
 ) -> None:
     bench = memory_bench()
     run = bench.stored(committed(bench, name(1)))
@@ -328,9 +329,10 @@ def test_a_report_is_made_again_until_nothing_was_added_while_it_was_made(
 
     def adding(*arguments: Any) -> str:
         calls.append(arguments)
-        if len(calls) < 3:
-            prefix = getattr(run.keys, folder)
-            bench.store.create(f"{prefix}{len(calls)}.json", b"{}")
+        if len(calls) < 3 and is_single:
+            bench.store.create(f"{run.keys.singles}{len(calls)}.json", b"{}")
+        elif len(calls) < 3:
+            enter(bench.adapters, BANK, ANSWERED, lambda act: act.note(ANSWERED, run.id))
         return f"report {len(calls)}"
 
     context = bench.context

@@ -201,7 +201,7 @@ def test_a_result_is_known_by_its_name_as_it_was_dropped_also_where_the_name_is_
 ) -> None:
     bench, run = sent(tmp_path)
     bench.drop_result(b"cuid,last_4,url,expiration_date,error\n", f"{run}-00003 (2)".upper())
-    [dropped] = result_files(bench.store, "bank")
+    [dropped] = result_files(bench.adapters, "bank")
 
     _, attributed = examine(bench.context, dropped)
 

@@ -4,9 +4,9 @@ by the functions that hold them and a few values in memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextlib import nullcontext
 from datetime import timedelta
+from functools import partial
 from threading import Barrier
 from types import SimpleNamespace
 from typing import Any, cast
@@ -20,16 +20,15 @@ from flows.runs import (
     single_links,
     stored_runs,
     told,
-    trail_entries,
 )
-from flows.runs.audit_trail import AuditTrail
 from flows.runs.chunks import chunks_as_sealed, commit_time
 from flows.runs.closings import add_closing, closed_breaks
 from flows.runs.delivered import DeliveryId, delivered_links_key, delivery_folder
 from flows.runs.erased import is_erased, is_interrupted
-from flows.runs.identity import canonical, digest
+from flows.runs.handovers import DONE, confirm_handed, make, note
+from flows.runs.identity import canonical
 from flows.runs.journal import enter
-from flows.runs.keys import LONGEST_PART, RunId, RunKeys, acknowledgements, checked, link, trail
+from flows.runs.keys import LONGEST_PART, RunId, RunKeys, checked
 from flows.runs.notices import EXPIRED, LONGEST_PAUSE, PAUSE, _History
 from flows.runs.openpgp import _new_length, _recipient, blocks
 from flows.runs.retry import Retry
@@ -39,11 +38,10 @@ from flows.runs.store import KeyRefusedError
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently
-from flows.runs.trail_entries import ENTRY, OLD, SKEW, digests_named
 from flows.runs.trail_proof import SHORTEST, ShortKeyError, _secrets
 from schemas.ledger import LINKED
 from schemas.reasons import ERASED
-from schemas.records import Closing
+from schemas.records import Acknowledgement, Closing
 from tests.memory import MemoryStore
 from tests.memory_bench import memory_bench
 from tests.night import BANK, DAY, NOON, edges
@@ -197,9 +195,9 @@ def test_erasures_before_the_last_one_that_is_finished_are_not_open(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     acts = [SimpleNamespace(what=what) for what in ("erased", "finished", "erased", "removed")]
-    monkeypatch.setattr(erased, "whole_chain", lambda *_: acts)
+    monkeypatch.setattr(erased, "erasures", lambda *_: acts)
 
-    assert acts[2:] == erased.unfinished_erasures(MemoryStore(), BANK)
+    assert acts[2:] == erased.unfinished_erasures(edges(MemoryStore()), BANK)
 
 
 def test_a_chunk_is_as_the_last_of_its_reseals_has_it() -> None:
@@ -286,66 +284,33 @@ def test_parts_are_decoded_together_up_to_so_many_rows(more: int) -> None:
 
 
 @pytest.mark.parametrize("seconds", AROUND)
-def test_a_receipt_is_late_from_the_end_of_its_time_on(
-    seconds: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = MemoryStore()
-    for number in (1, 10, 9):
-        store.create(f"{told.confirmations(BANK)}{number:06d}.json", b"{}")
-    first: Any = SimpleNamespace(at=NOON - timedelta(hours=1))
-    told_by_key = {link(acknowledgements(BANK), 11): first}
-    monkeypatch.setattr(told, "read_document", lambda _, key, __: told_by_key.get(key))
-    monkeypatch.setattr(told, "last_record", lambda *_: (12, None))
-
-    late = told.first_unconfirmed(store, BANK, timedelta(hours=1), NOON + seconds * SECOND)
-
-    assert (None if seconds < 0 else (11, 12, first)) == late
-
-
-def entries(times: Iterable[Any]) -> MemoryStore:
-    store = MemoryStore()
-    trail_of = AuditTrail(store, "anna", lambda: clock[0])
-    for number, time in enumerate(times, 1):
-        clock = [time]
-        trail_of.add(BANK, {f"{BANK}/x/{number}": f"{number}"})
-    return store
-
-
-@pytest.mark.parametrize("seconds", AROUND)
-def test_entries_of_a_clock_that_is_a_little_behind_are_read_as_well(seconds: int) -> None:
-    store = entries([NOON - SKEW + seconds * SECOND])
-
-    assert (seconds >= 0) == bool(digests_named(store, BANK, f"{BANK}/x/", NOON))
-
-
-def test_the_last_entry_is_the_one_with_the_greatest_number() -> None:
-    store = entries([NOON] * 3)
-    keys = [entry.key for entry in store.keys(trail(BANK)) if ENTRY.fullmatch(entry.key)]
-
-    assert (3, digest(store.objects[max(keys)][1])) == trail_entries.last_entry(store, BANK)
-
-
-@pytest.mark.parametrize("seconds", AROUND)
-def test_who_named_an_object_longer_ago_than_any_write_takes_has_gone(seconds: int) -> None:
+def test_a_receipt_is_late_from_the_end_of_its_time_on(seconds: int) -> None:
     bench = memory_bench()
-    trail_of = AuditTrail(bench.store, "anna", lambda: NOON)
-    entry: Any = SimpleNamespace(process="", at=NOON - OLD - seconds * SECOND)
+    line = told.acknowledgements_to(BANK)
+    facts: dict[str, Any] = {"run": "", "extract": "x", "sha256": "", "status": "PEND"}
+    facts |= {"rows": {}, "folder": "", "files": {}, "by": "anna", "at": NOON - timedelta(hours=1)}
+    for number in range(1, 13):
+        record = Acknowledgement(**facts)
+        values: Any = {
+            "line": line,
+            "number": number,
+            "record": record,
+            "subject": "x",
+            "says": None,
+        }
+        enter(bench.adapters, BANK, "made", partial(make, **values))
+        if number != 11:  # its process died
+            note(bench.adapters, line, number, DONE)
+    for number in (1, 10, 9):
+        confirm_handed(bench.adapters, line, number, "receipt")
 
-    assert (seconds > 0) == trail_of._is_over(entry)
+    now = NOON + seconds * SECOND
+    late = told.first_unconfirmed(bench.adapters, BANK, timedelta(hours=1), now)
 
-
-def test_that_everything_is_written_is_said_where_something_was() -> None:
-    store = MemoryStore()
-    trail_of = AuditTrail(store, "anna", lambda: NOON)
-    trail_of.create(f"{BANK}/commits/000001.json", b"{}")
-    trail_of.settle_gone("other")
-
-    trail_of.settle()
-
-    assert [2, 0] == [trail_entries.last_entry(store, name)[0] for name in (BANK, "other")]
+    assert (None if seconds < 0 else (12, 12, Acknowledgement(**facts))) == late
 
 
 @pytest.mark.parametrize("more", AROUND)
-def test_the_key_of_a_trail_has_32_characters_or_more(more: int) -> None:
+def test_the_key_of_a_journal_has_32_characters_or_more(more: int) -> None:
     with pytest.raises(ShortKeyError) if more < 0 else nullcontext():
         _secrets(["x" * (SHORTEST + more)])
