@@ -237,8 +237,8 @@ REQUEST = Table(
     _column("act", TEXT, "the act that needs two persons, as [four_eyes] names it"),
     _column("until", Moment(), "when it expires"),
     _column("line", TEXT, "the command; null where a cardholder of it is forgotten", null=True),
-    _column("parameters", JSON(), "its parameters by name; null likewise", null=True),
-    _column("would", JSON(), "what its dry run says; null likewise", null=True),
+    _column("parameters", JSON(none_as_null=True), "its parameters; null likewise", null=True),
+    _column("would", JSON(none_as_null=True), "what its dry run says; null likewise", null=True),
     _column("digest", TEXT, "of the command and the files it names"),
     _column("files", JSON(), "versions of these files by key; digests of others by name"),
     _column("settings", TEXT, "digest of the settings in force"),
@@ -254,6 +254,9 @@ REQUEST = Table(
     CheckConstraint("state IN ('waiting', 'carried out', 'given back', 'ended')", name="state"),
     CheckConstraint("(state = 'waiting') = (second IS NULL)", name="second"),
     CheckConstraint("second <> actor", name="two"),
+    CheckConstraint(
+        "(line IS NULL) = (parameters IS NULL) AND (line IS NULL) = (would IS NULL)", name="whole"
+    ),
     CheckConstraint("until > at", name="until"),
     Index(None, "issuer", "until"),
     comment="What one person requested, for a second person to carry out.",

@@ -91,8 +91,8 @@ PLACES = {
     "requests": Place(
         "a cuid that a command named, which needed two persons",
         "evidence of what was agreed to",
-        "not purged",
-        erased=False,
+        "not purged; an erasure leaves that there was a request, and not for what",
+        erased=True,
     ),
     "unfinished": Place(
         "the ledger of a run that was never committed",

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from flows.operations.audit_contents import judged_contents
 from flows.operations.audit_journal import (
+    EMPTIED,
     INSERTED,
     NEVER_WRITTEN,
     REMOVED,
@@ -33,7 +34,7 @@ from flows.runs.keys import runs
 from flows.runs.named_objects import EVIDENCE, is_named
 from flows.runs.purges import purges
 from flows.steps import Step
-from schemas.database import ANSWER, JOURNAL, METADATA
+from schemas.database import ANSWER, JOURNAL, METADATA, REQUEST
 
 WHOLE = JOURNAL.name  # what the journal is called in findings
 MISSING = "is missing, and {} records are there"
@@ -107,10 +108,13 @@ class _Verification:
 
     @property
     def made_later(self) -> list[str]:
-        """The keys of objects that no entry names, and of answers that are not there."""
+        """The keys of objects that no entry names, and of rows that the journal does not repeat."""
         strays = [each.key for each in self._object_findings if each.what == INSERTED]
-        answers = [each.key for each in self._row_findings if each.what == REMOVED]
-        return strays + [key for key in answers if key.startswith(f"{ANSWER.name}/")]
+        lost = {ANSWER.name: REMOVED, REQUEST.name: EMPTIED}
+        for finding in self._row_findings:
+            if lost.get(finding.key.partition("/")[0]) == finding.what:
+                strays.append(finding.key)
+        return strays
 
     @property
     def stored(self) -> dict[str, str]:
@@ -213,7 +217,8 @@ class _Purges:
 def made_later(adapters: Adapters, issuer: str) -> dict[str, str]:
     """Return what a database that was made again has otherwise than its journal: digests by key.
 
-    Objects that no entry names yet, and, as gone, answers that the next ingest reads again.
+    Objects that no entry names yet; as gone, answers that the next ingest reads again; and requests
+    without what they requested.
     """
     verification = _Verification(adapters, issuer)
     return {key: verification.states.get(key, "") for key in verification.made_later}

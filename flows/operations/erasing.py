@@ -79,7 +79,8 @@ def erase_mentions(
             cleaner.delete(mention.key)
         elif is_in_placements(context.issuer.issuer, mention.key):
             _erase_in_report(context, people, mention.key)
-    forget_persons(context.adapters, context.issuer.issuer, people)
+    requests = [mention.key for mention in named if mention.place == "requests"]
+    forget_persons(context.adapters, context.issuer.issuer, people, requests)
     for run in sorted({*rows, *_runs_of_singles(named), *_rewritten_since(context, since)}):
         _report(context, StoredRun.by_id(context.adapters, run))
     _derive_anew(context, cleaner)

@@ -71,7 +71,7 @@ def _record_keys(context: IssuerContext, run: StoredRun) -> list[str]:
     return [key for key in keys if key.startswith(run.keys.base)]
 
 
-def _requests(context: IssuerContext, run: StoredRun) -> list[Mapping[str, Any]]:
+def _requests(context: IssuerContext, run: StoredRun) -> list[dict[str, Any]]:
     """Return the requests for a second person whose command names a run or its extract."""
     issuer = context.issuer.issuer
     extract = run.planned().source.key.removeprefix(extracts(issuer))
@@ -81,7 +81,7 @@ def _requests(context: IssuerContext, run: StoredRun) -> list[Mapping[str, Any]]
         return [plain(dict(row)) for row in connection.execute(query).mappings()]
 
 
-def _lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
+def _lines(rows: Iterable[dict[str, Any]]) -> bytes:
     return b"".join(canonical(row) + b"\n" for row in rows)
 
 

@@ -1,8 +1,8 @@
 """Acts that need a second person: one requests, another carries it out.
 
-A request is a row of the table `request`: waiting, carried out, given back where the command failed,
-ended where it did not. It is stored whole: the command with its parameters, the versions of the
-files that it names, the settings in force, and what the command would have done, as its dry run
+A request is a row of the table `request`: waiting, carried out, given back where the command
+failed, ended where it did not. It is stored whole: the command with its parameters, the versions of
+the files that it names, the settings in force, and what the command would have done, as its dry run
 said. What is carried out is that, and nothing else: where any of it is different now, the request
 is refused, and the difference is named.
 
@@ -20,7 +20,7 @@ from itertools import chain
 from typing import Any, NamedTuple, Protocol
 
 from pydantic_core import to_jsonable_python
-from sqlalchemy import select, update
+from sqlalchemy import update
 
 from flows.errors import CardlinkError, GateError, OperatorError
 from flows.operations.settings_in_force import in_words, settings_of, values_of
@@ -28,11 +28,14 @@ from flows.operations.shown_facts import as_shown, departures
 from flows.operations.stored_requests import (
     CARRIED_OUT,
     ENDED,
+    ENTRIES,
     GIVEN_BACK,
     OF_PEOPLE,
     WAITING,
     StoredRequest,
+    number_of,
     open_requests,
+    state_in_journal,
     stored_requests,
 )
 from flows.redaction import redact, redacted
@@ -42,18 +45,11 @@ from flows.runs.identity import canonical, digest
 from flows.runs.journal import enter
 from flows.runs.keys import corrections, extracts, results
 from flows.steps import YOUR_NAME, Option, Sentence, Step
-from schemas.database import JOURNAL, REQUEST
+from schemas.database import REQUEST
 from schemas.governed import changes
 from schemas.persons import normalised
 from schemas.records import Request
 from schemas.settings import Act
-
-_ENTRIES = {  # of the journal, by the state that a request is in from then on
-    WAITING: "request made",
-    CARRIED_OUT: "request carried out",
-    GIVEN_BACK: "request given back",
-    ENDED: "request ended",
-}
 
 
 class ApprovalError(OperatorError):
@@ -161,8 +157,8 @@ def request(context: IssuerContext, command: Command) -> tuple[str, Request]:
         same = _open_like(now, wanted)
         if same is not None:  # a concurrent process was first
             return same.number, same.request
-        number = _number(wanted)
-        values = {name: getattr(wanted, name) for name in Request.model_fields}
+        values = dict(wanted)
+        number = number_of(values)
         of_people = {name: values.pop(name) for name in OF_PEOPLE}
         state = {"state": WAITING, "since": wanted.at, "entry": act.number}
         act.insert(REQUEST, number=number, **values, **state)
@@ -170,7 +166,7 @@ def request(context: IssuerContext, command: Command) -> tuple[str, Request]:
         act.connection.execute(update(REQUEST).where(row).values(**of_people))
         return number, wanted
 
-    return enter(adapters, context.issuer.issuer, _ENTRIES[WAITING], store, reason=wanted.reason)
+    return enter(adapters, context.issuer.issuer, ENTRIES[WAITING], store, reason=wanted.reason)
 
 
 @contextmanager
@@ -192,7 +188,7 @@ def carrying_out(context: IssuerContext, number: str, command: Command) -> Itera
         _move(act, context, number, CARRIED_OUT, second=command.actor, second_signature=signature)
 
     issuer = context.issuer.issuer
-    enter(context.adapters, issuer, _ENTRIES[CARRIED_OUT], begin)
+    enter(context.adapters, issuer, ENTRIES[CARRIED_OUT], begin)
     try:
         yield stored.request.actor
     except BaseException:
@@ -208,7 +204,7 @@ def _enter_end(context: IssuerContext, number: str, state: str) -> None:
     enter(
         context.adapters,
         issuer,
-        _ENTRIES[state],
+        ENTRIES[state],
         lambda act: _move(act, context, number, state),
     )
 
@@ -247,10 +243,6 @@ def _content(wanted: Request) -> bytes:
 def _statement(wanted: Request, signature: str | None) -> bytes:
     """Return what is signed: by the first person without a signature, by the second with that."""
     return canonical(wanted.model_copy(update={"signature": signature}))
-
-
-def _number(wanted: Request) -> str:
-    return digest(canonical(wanted))[:12]
 
 
 def _refuse_nobody(command: Command) -> None:
@@ -314,31 +306,15 @@ def _tampered(
     context: IssuerContext, stored: StoredRequest, signatures: Signatures | None
 ) -> Iterator[str]:
     """Yield how a request is not the one that was stored."""
-    if _state_in_journal(context, stored) != stored.state:
+    if state_in_journal(context, stored) != stored.state:
         yield "it is not as the journal has it"
     wanted = stored.request
-    if _number(wanted) != stored.number:
+    if number_of(dict(wanted)) != stored.number:
         yield f"what is requested is not that of request {stored.number}"
     if signatures is None:
         return
     if not signatures.holds(wanted.actor, _statement(wanted, None), wanted.signature or ""):
         yield f"{wanted.actor} did not sign it"
-
-
-def _state_in_journal(context: IssuerContext, stored: StoredRequest) -> str:
-    """Return the state of a request by the journal, "" where that does not know it."""
-    query = select(JOURNAL.c.changes).where(
-        JOURNAL.c.issuer == context.issuer.issuer,
-        JOURNAL.c.number >= stored.entry,
-        JOURNAL.c.what.in_(_ENTRIES.values()),
-    )
-    with context.adapters.database.snapshot() as connection:
-        changes_of_each = connection.execute(query.order_by(JOURNAL.c.number)).scalars().all()
-    state = ""
-    for change in chain.from_iterable(changes_of_each):
-        if (change.get("key") or change["values"]).get("number") == stored.number:
-            state = change["values"]["state"]
-    return state
 
 
 def _out_of_date(context: IssuerContext, first: Request, command: Command) -> Iterator[str]:

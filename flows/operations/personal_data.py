@@ -67,9 +67,9 @@ def mentions(context: IssuerContext, people: People) -> Iterator[Mention]:
     yield from map(_single, singles)
     yield from _in_deliveries(context, people)
     yield from _in_reports(store, issuer, people)
+    yield from _requests(context.adapters, issuer, people)
     if isinstance(people, NamedPeople):
         yield from _decisions(context.adapters, issuer, people.cuids)
-        yield from _requests(context.adapters, issuer, people.cuids)
 
 
 def _in_run(run: StoredRun, people: People) -> Iterator[Mention]:
@@ -243,11 +243,12 @@ def _decisions(adapters: Adapters, issuer: str, cuids: frozenset[str]) -> Iterat
             yield Mention("decisions", where, [{**shown, "cards": own}])
 
 
-def _requests(adapters: Adapters, issuer: str, cuids: frozenset[str]) -> Iterator[Mention]:
+def _requests(adapters: Adapters, issuer: str, people: People) -> Iterator[Mention]:
     """Yield the requests for a second person that name cardholders."""
     for stored in stored_requests(adapters, issuer):
         request = stored.request
-        if _words_in(request.parameters) & cuids:
+        words = _words_in([request.parameters, request.would])
+        if people.named_by(pl.Series(list(words), dtype=pl.String)).any():
             facts = {"line": request.line, "at": request.at.isoformat(), "by": request.by}
             yield Mention("requests", stored.number, [facts])
 

@@ -1,21 +1,30 @@
 """The requests for a second person as the database has them (`four_eyes.py`)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Final, NamedTuple
+from itertools import chain
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, select
 
 from flows.runs.adapters import Adapters
 from flows.runs.context import IssuerContext
+from flows.runs.identity import canonical, digest
+from flows.runs.journal import plain
 from flows.steps import Step, parsed_line
-from schemas.database import REQUEST
+from schemas.database import JOURNAL, REQUEST
 from schemas.records import Request
 
 WAITING: Final = "waiting"
 CARRIED_OUT: Final = "carried out"  # its command is under way, or was killed
 GIVEN_BACK: Final = "given back"  # its command failed
 ENDED: Final = "ended"
+ENTRIES: Final = {  # of the journal, by the state that a request is in from then on
+    WAITING: "request made",
+    CARRIED_OUT: "request carried out",
+    GIVEN_BACK: "request given back",
+    ENDED: "request ended",
+}
 _STATE = ("number", "entry", "state", "since", "second")
 # what a person who is to be forgotten may be named in: the journal has none of it
 OF_PEOPLE: Final = ("line", "parameters", "would")
@@ -45,8 +54,10 @@ class StoredRequest(NamedTuple):
 def stored_requests(
     adapters: Adapters, issuer: str, *which: ColumnElement[bool]
 ) -> list[StoredRequest]:
-    """Return the requests of which all these hold, the oldest first; without those in which
-    somebody was forgotten.
+    """Return the requests of which all these hold, the oldest first.
+
+    Those are left out that name somebody who is forgotten, or of which a database that was made
+    again from the journal does not know the command.
     """
     columns = [REQUEST.c[name] for name in (*Request.model_fields, *_STATE)]
     query = select(*columns).where(REQUEST.c.issuer == issuer, REQUEST.c.line.is_not(None), *which)
@@ -59,6 +70,28 @@ def stored_requests(
         )
         for row in rows
     ]
+
+
+def number_of(values: Mapping[str, Any]) -> str:
+    """Return the number of a request with these values; others are not looked at."""
+    wanted = {name: plain(values[name]) for name in Request.model_fields}
+    return digest(canonical(wanted))[:12]
+
+
+def state_in_journal(context: IssuerContext, stored: StoredRequest) -> str:
+    """Return the state of a request by the journal, "" where that does not know it."""
+    query = select(JOURNAL.c.changes).where(
+        JOURNAL.c.issuer == context.issuer.issuer,
+        JOURNAL.c.number >= stored.entry,
+        JOURNAL.c.what.in_(ENTRIES.values()),
+    )
+    with context.adapters.database.snapshot() as connection:
+        changes_of_each = connection.execute(query.order_by(JOURNAL.c.number)).scalars().all()
+    state = ""
+    for change in chain.from_iterable(changes_of_each):
+        if (change.get("key") or change["values"]).get("number") == stored.number:
+            state = change["values"]["state"]
+    return state
 
 
 def unexpired_requests(context: IssuerContext) -> list[StoredRequest]:

@@ -9,7 +9,6 @@ RECORDS = re.compile(
     r"[^/]+/("
     r"runs/[^/]+/(plan\.json|manifest\.json|events/.+)"
     r"|commits/\d{6}\.json"
-    r"|(backfills|approvals)/.+"
     r")"
 )
 # what decides who gets which link and is no record

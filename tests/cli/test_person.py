@@ -121,7 +121,9 @@ def test_the_security_page_has_every_place_with_personal_data() -> None:
     assert [
         "outcomes",
         "decisions",
+        "requests",
         "unfinished",
     ] == missing  # folders of other names, which it has
     assert "decisions in the database" in page
+    assert "requests in the database" in page
     assert "answers in the database" in page

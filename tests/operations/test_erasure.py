@@ -32,7 +32,9 @@ from flows.operations.erasure import (
     erasure_of,
     plan_erasure,
 )
+from flows.operations.four_eyes import Command, request
 from flows.operations.purge import purge
+from flows.operations.stored_requests import open_requests
 from flows.partner_api.service import AnswerLostError, LinkRequestError
 from flows.partner_api.single_links import link_typed
 from flows.reports.across import reconcile_runs
@@ -40,7 +42,7 @@ from flows.runs.decisions import ERASURE
 from flows.runs.erased import unfinished_erasures
 from flows.runs.keys import CLEANED
 from flows.runs.single_links import prompted_singles
-from schemas.database import DECISION, JOURNAL, METADATA
+from schemas.database import DECISION, JOURNAL, METADATA, REQUEST
 from schemas.portal import CITY, CUID
 from tests.builders import portal_rows, quick
 from tests.night import BANK, DAY, NOON, Bench, local_bench, made_once, portal_csv
@@ -452,6 +454,52 @@ def test_a_single_link_that_an_issuer_does_not_have_is_said_to_be_missing(tmp_pa
 
     with pytest.raises(NoSuchLinkError, match="has no link 20261120T120000000000-ab12cd34"):
         plan_erasure(bench.context, OfSingle("20261120T120000000000-ab12cd34"))
+
+
+# Requests for a second person
+# --------------------------------------------------------------------------------------------------
+
+
+def requested(bench: Bench, cuid: str) -> str:
+    """Request something that names a cardholder; return the number of the request."""
+    line = f"cardlink mend give-up bank --cuid {cuid}"
+    command = Command("give-up", line, {"cuids": [cuid]}, (), {}, "anna", WHY)
+    return request(bench.context, command)[0]
+
+
+def requests_naming(bench: Bench, cuid: str) -> list[str]:
+    """Return the numbers of the requests that have a cuid anywhere."""
+    with bench.database.snapshot() as connection:
+        rows = connection.execute(select(REQUEST)).all()
+    return [row.number for row in rows if cuid in str(row)]
+
+
+@pytest.mark.parametrize("calls", [1000, *quick(1, [8, 11, 15, 20, 25, 30, 40, 60])])
+def test_of_a_request_that_names_a_forgotten_cardholder_is_left_that_there_was_one(
+    tmp_path: Path, calls: int
+) -> None:
+    first, run = delivered(tmp_path)
+    bench = trailed(first)
+    gone = requested(bench, GONE)
+    other = requested(bench, OTHERS[0])
+    dying = _Dying(tmp_path / "store")
+    dying.left = calls
+    planned = plan_erasure(bench.context, OfRows(run, [row_of(bench, run)])).removed["requests"]
+
+    with suppress(_Killed):
+        erase(replace(bench, store=dying).context, dying, OfRows(run, [row_of(bench, run)]), WHY)
+    bench = trailed(first)
+    is_recorded = erasure_of(bench.adapters, BANK, GONE) is not None
+    purge(bench.context, cleaner(first))
+
+    assert 1 == planned
+    assert ([] if is_recorded else [gone]) == requests_naming(bench, GONE)
+    assert [other] == requests_naming(bench, OTHERS[0])
+    waiting = {other} if is_recorded else {gone, other}
+    assert waiting == {each.number for each in open_requests(bench.context)}
+    with bench.database.snapshot() as connection:
+        assert GONE not in str(connection.execute(select(JOURNAL)).all())
+    assert set() == findings(bench)
 
 
 # The book in the database

@@ -16,7 +16,10 @@ from flows.adapters.local import LocalStore
 from flows.book.book import read_book
 from flows.cli.main import main
 from flows.database.connection import Database
+from flows.operations.audit import verify
+from flows.operations.four_eyes import ApprovalError, Command, carrying_out, request
 from flows.operations.recovery import SegmentsError, recover
+from flows.operations.stored_requests import open_requests
 from flows.runs.adapters import Adapters
 from flows.runs.decisions import CARDS, decide
 from flows.runs.erased import NamedPeople
@@ -226,6 +229,29 @@ def test_who_was_erased_since_a_copy_was_made_is_not_brought_back_by_it(tmp_path
     assert (0, 1) == (of_copy.unknown_persons, of_nothing.unknown_persons)
     stored = [entry.key for entry in store.keys("bank/")]
     assert not [key for key in stored if b"holder 1" in bench.content(key)]
+
+
+def test_a_request_is_not_carried_out_on_a_database_that_was_made_again_without_it(
+    tmp_path: Path,
+) -> None:
+    bench = Bench(LocalStore(tmp_path), issuer(), database=Database(tmp_path / "own.db"))
+    line = "cardlink person erase bank --single holder-1"
+    command = Command("erase", line, {"name": "holder-1"}, (), {}, "anna", "agreed")
+    number, _ = request(bench.context, command)
+    flush_journal(bench.adapters, BANK)
+    empty = replace(bench, database=Database(tmp_path / "new.db"))
+
+    recover(empty.context, "lost")
+
+    assert () == verify(empty.adapters, BANK).findings
+    assert [] == open_requests(empty.context)
+    with (
+        pytest.raises(ApprovalError, match="there is no such request"),
+        carrying_out(empty.context, number, command._replace(actor="bert")),
+    ):
+        pass
+    stored = [entry.key for entry in bench.store.keys("bank/")]
+    assert not [key for key in stored if b"holder-1" in bench.content(key)]
 
 
 def test_segments_that_somebody_changed_are_refused_and_nothing_is_changed(tmp_path: Path) -> None:
