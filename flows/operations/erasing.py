@@ -71,24 +71,28 @@ def erase_mentions(
     for run, numbers in sorted(rows.items()):
         stored = StoredRun.by_id(context.adapters, run)
         _erase_in_run(context, cleaner, stored, people, sorted(numbers), signed)
-    for mention in named:
-        if mention.place == "single":
-            cleaner.delete(answer_key(mention.key))
-            cleaner.delete(mention.key)
-        elif mention.place == "acknowledgements":
-            cleaner.delete(mention.key)
-        elif is_in_placements(context.issuer.issuer, mention.key):
-            _erase_in_report(context, people, mention.key)
-    requests = [mention.key for mention in named if mention.place == "requests"]
+    for key in _keys_in("single", named):
+        cleaner.delete(answer_key(key))
+        cleaner.delete(key)
+    for key in _keys_in("acknowledgements", named):
+        cleaner.delete(key)
+    for key in _keys_in("placements", named):
+        if is_in_placements(context.issuer.issuer, key):
+            _erase_in_report(context, people, key)
+    requests = _keys_in("requests", named)
     forget_persons(context.adapters, context.issuer.issuer, people, requests)
     for run in sorted({*rows, *_runs_of_singles(named), *_rewritten_since(context, since)}):
         _report(context, StoredRun.by_id(context.adapters, run))
     _derive_anew(context, cleaner)
 
 
+def _keys_in(place: str, named: Iterable[Mention]) -> list[str]:
+    return [mention.key for mention in named if mention.place == place]
+
+
 def _runs_of_singles(named: Iterable[Mention]) -> set[str]:
     """Return the runs for whose rows single links were requested."""
-    keys = (mention.key for mention in named if mention.place == "single")
+    keys = _keys_in("single", named)
     return {key.split("/runs/")[1].partition("/")[0] for key in keys if "/runs/" in key}
 
 

@@ -13,7 +13,7 @@ from flows.runs.decisions import decision_rows
 from flows.runs.identity import canonical, digest
 from flows.runs.journal import plain
 from flows.runs.keys import extracts
-from flows.runs.named_objects import record_keys
+from flows.runs.named_objects import RECORDS
 from flows.runs.store import read
 from flows.runs.stored_run import StoredRun
 from flows.runs.threads import concurrently
@@ -32,7 +32,7 @@ def evidence(context: IssuerContext, run: str) -> dict[str, bytes]:
     store = context.adapters.store
     issuer = context.issuer.issuer
     stored_run = StoredRun.by_id(context.adapters, run)
-    keys = [*_record_keys(context, stored_run), *_report_keys(stored_run)]
+    keys = [*_record_keys(stored_run), *_report_keys(stored_run)]
     files = {key.removeprefix(f"{issuer}/"): read(store, key) for key in keys}
     files["objects.sha256"] = _object_digests(stored_run)
     subjects = (run, stored_run.planned().source.sha256)
@@ -64,11 +64,10 @@ def bundle(files: Mapping[str, bytes]) -> bytes:
     return out.getvalue()
 
 
-def _record_keys(context: IssuerContext, run: StoredRun) -> list[str]:
+def _record_keys(run: StoredRun) -> list[str]:
     """Return the keys of a run's records."""
-    issuer = context.issuer.issuer
-    keys = record_keys(context.adapters.store, issuer)
-    return [key for key in keys if key.startswith(run.keys.base)]
+    entries = run.store.keys(run.keys.base)
+    return [entry.key for entry in entries if RECORDS.fullmatch(entry.key)]
 
 
 def _requests(context: IssuerContext, run: StoredRun) -> list[dict[str, Any]]:
@@ -82,7 +81,7 @@ def _requests(context: IssuerContext, run: StoredRun) -> list[dict[str, Any]]:
 
 
 def _lines(rows: Iterable[dict[str, Any]]) -> bytes:
-    return b"".join(canonical(row) + b"\n" for row in rows)
+    return b"".join(map(canonical, rows))
 
 
 def _report_keys(run: StoredRun) -> list[str]:

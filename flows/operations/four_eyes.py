@@ -133,7 +133,7 @@ def request(context: IssuerContext, command: Command) -> tuple[str, Request]:
     """
     _refuse_nobody(command)
     adapters = context.adapters
-    wanted = Request(
+    requested = Request(
         at=adapters.now(),
         by=redact(adapters.actor),
         reason=redact(command.reason),
@@ -147,26 +147,28 @@ def request(context: IssuerContext, command: Command) -> tuple[str, Request]:
         settings=context.settings_in_force,
         would=_would(context, command),
     )
-    same = _open_like(context, wanted)
+    same = _open_like(context, requested)
     if same is not None:
         return same.number, same.request
-    wanted = wanted.model_copy(update={"signature": _signature(command, canonical(wanted))})
+    requested = requested.model_copy(
+        update={"signature": _signature(command, canonical(requested))}
+    )
 
     def store(act: journal.Act) -> tuple[str, Request]:
         now = context._replace(adapters=adapters.within(act.connection))
-        same = _open_like(now, wanted)
+        same = _open_like(now, requested)
         if same is not None:  # a concurrent process was first
             return same.number, same.request
-        values = dict(wanted)
+        values = dict(requested)
         number = number_of(values)
         of_people = {name: values.pop(name) for name in OF_PEOPLE}
-        state = {"state": WAITING, "since": wanted.at, "entry": act.number}
+        state = {"state": WAITING, "since": requested.at, "entry": act.number}
         act.insert(REQUEST, number=number, **values, **state)
         row = act.row(REQUEST, {"number": number})
         act.connection.execute(update(REQUEST).where(row).values(**of_people))
-        return number, wanted
+        return number, requested
 
-    return enter(adapters, context.issuer.issuer, ENTRIES[WAITING], store, reason=wanted.reason)
+    return enter(adapters, context.issuer.issuer, ENTRIES[WAITING], store, reason=requested.reason)
 
 
 @contextmanager
@@ -179,7 +181,7 @@ def carrying_out(context: IssuerContext, number: str, command: Command) -> Itera
     _refuse_nobody(command)
     stored = _stored(context, number)
     _refuse_unfit(context, stored, command)
-    signature = _signature(command, _statement(stored.request, stored.request.signature))
+    signature = _signature(command, canonical(stored.request))
 
     def begin(act: journal.Act) -> None:
         now = context._replace(adapters=context.adapters.within(act.connection))
@@ -227,22 +229,22 @@ def _stored(context: IssuerContext, number: str) -> StoredRequest:
     raise ApprovalError(number=redact(number), why="there is no such request")
 
 
-def _open_like(context: IssuerContext, wanted: Request) -> StoredRequest | None:
+def _open_like(context: IssuerContext, requested: Request) -> StoredRequest | None:
     """Return the open request of the same person for the same, None where there is none."""
-    content = _content(wanted)
+    content = _content(requested)
     waiting = open_requests(context)
     return next((stored for stored in waiting if _content(stored.request) == content), None)
 
 
-def _content(wanted: Request) -> bytes:
+def _content(requested: Request) -> bytes:
     """Return who requests what, without when, and from which process."""
     beside = ("at", "by", "until", "signature")
-    return canonical(wanted.model_copy(update=dict.fromkeys(beside)))
+    return canonical(requested.model_copy(update=dict.fromkeys(beside)))
 
 
-def _statement(wanted: Request, signature: str | None) -> bytes:
-    """Return what is signed: by the first person without a signature, by the second with that."""
-    return canonical(wanted.model_copy(update={"signature": signature}))
+def _unsigned(requested: Request) -> bytes:
+    """Return what the first person signs; the second signs that with this signature."""
+    return canonical(requested.model_copy(update={"signature": None}))
 
 
 def _refuse_nobody(command: Command) -> None:
@@ -290,14 +292,14 @@ def _refuse_unfit(context: IssuerContext, stored: StoredRequest, command: Comman
 
 def _spent(context: IssuerContext, stored: StoredRequest, command: Command) -> Iterator[str]:
     """Yield why nobody, or not this person, may carry out a request."""
-    wanted = stored.request
+    requested = stored.request
     if not stored.is_open:
         yield f"{stored.second} used it on {stored.since:%Y-%m-%d %H:%M}"
-    if context.adapters.now() >= wanted.until:
-        yield f"it expired on {wanted.until:%Y-%m-%d %H:%M}"
-    if normalised(command.actor) == normalised(wanted.actor):
+    if context.adapters.now() >= requested.until:
+        yield f"it expired on {requested.until:%Y-%m-%d %H:%M}"
+    if normalised(command.actor) == normalised(requested.actor):
         yield (
-            f"{wanted.actor} made it; a different person must carry it out, one whose name "
+            f"{requested.actor} made it; a different person must carry it out, one whose name "
             "differs in more than case, punctuation and spaces"
         )
 
@@ -308,13 +310,13 @@ def _tampered(
     """Yield how a request is not the one that was stored."""
     if state_in_journal(context, stored) != stored.state:
         yield "it is not as the journal has it"
-    wanted = stored.request
-    if number_of(dict(wanted)) != stored.number:
+    requested = stored.request
+    if number_of(dict(requested)) != stored.number:
         yield f"what is requested is not that of request {stored.number}"
     if signatures is None:
         return
-    if not signatures.holds(wanted.actor, _statement(wanted, None), wanted.signature or ""):
-        yield f"{wanted.actor} did not sign it"
+    if not signatures.holds(requested.actor, _unsigned(requested), requested.signature or ""):
+        yield f"{requested.actor} did not sign it"
 
 
 def _out_of_date(context: IssuerContext, first: Request, command: Command) -> Iterator[str]:

@@ -74,8 +74,8 @@ def stored_requests(
 
 def number_of(values: Mapping[str, Any]) -> str:
     """Return the number of a request with these values; others are not looked at."""
-    wanted = {name: plain(values[name]) for name in Request.model_fields}
-    return digest(canonical(wanted))[:12]
+    requested = {name: plain(values[name]) for name in Request.model_fields}
+    return digest(canonical(requested))[:12]
 
 
 def state_in_journal(context: IssuerContext, stored: StoredRequest) -> str:

@@ -1,9 +1,6 @@
 """Which objects of the store the journal names, by their digests."""
 
 import re
-from collections.abc import Iterator
-
-from flows.runs.store import Store
 
 RECORDS = re.compile(
     r"[^/]+/("
@@ -24,9 +21,3 @@ EVIDENCE = re.compile(
 def is_named(key: str) -> bool:
     """Return whether the journal names an object with this key."""
     return bool(RECORDS.fullmatch(key) or EVIDENCE.fullmatch(key))
-
-
-def record_keys(store: Store, issuer: str) -> Iterator[str]:
-    """Yield the keys of an issuer's records: decisions and facts that are created once and kept."""
-    keys = (entry.key for entry in store.keys(f"{issuer}/"))
-    return (key for key in keys if RECORDS.fullmatch(key))
