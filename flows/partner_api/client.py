@@ -14,18 +14,21 @@ from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 from flows.errors import CardlinkError
-from flows.partner_api.fields import no_job_in, no_link_in
 from flows.partner_api.pages import Pages
-from flows.partner_api.response_body import USUAL, Limits
 from flows.partner_api.responses import (
     LOST_PAGE,
+    UNCHANGED,
+    USUAL,
+    Limits,
     document_of,
     fits_header,
     job_of,
     link_of,
     messages_in,
     refusal_of,
+    tag_of,
     text_in,
+    unless_changed,
 )
 from flows.partner_api.service import (
     AnswerLostError,
@@ -34,16 +37,8 @@ from flows.partner_api.service import (
     StrangeAnswerError,
 )
 from flows.partner_api.sessions import Credentials, auth_of, it_has
-from flows.partner_api.translation import elements
-from flows.partner_api.transport import (
-    RateLimiter,
-    Request,
-    Response,
-    RetryPolicy,
-    Sender,
-    connect,
-)
-from flows.partner_api.validators import UNCHANGED, tag_of, unless_changed
+from flows.partner_api.translation import elements, no_job_in, no_link_in
+from flows.partner_api.transport import RateLimiter, Request, Response, RetryPolicy, Sender, connect
 from flows.runs.retry import Retry
 from schemas.partner_api.card_link import HYDRATE_CARDHOLDER, CardLink, CardLinkRequest, Refusal
 from schemas.partner_api.jobs import CredentialRequest, JobMessage, JobRecord, Messages

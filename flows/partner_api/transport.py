@@ -17,15 +17,16 @@ from urllib.parse import urlsplit
 import httpx
 
 from flows.errors import OperatorError
-from flows.partner_api.response_body import (
+from flows.partner_api.responses import (
     ENCODINGS,
+    UNCHANGED,
     USUAL,
     Limits,
     SlowBodyError,
     UnreadableBodyError,
     body_of,
+    refusal_of,
 )
-from flows.partner_api.responses import refusal_of
 from flows.partner_api.service import (
     AnswerLostError,
     NoSuchRecordError,
@@ -36,7 +37,6 @@ from flows.partner_api.service import (
     UnauthorisedError,
 )
 from flows.partner_api.sessions import LOGIN
-from flows.partner_api.validators import UNCHANGED
 from flows.runs.retry import Retry
 from schemas.partner_api.service import LOOPBACK, ServiceSettings
 

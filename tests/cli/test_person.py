@@ -12,7 +12,7 @@ import pytest
 
 from flows.commands.context import Context
 from flows.commands.person import erase, export
-from flows.partner_api.single_links import link_typed
+from flows.partner_api.linking import link_typed
 from schemas.personal_data import PLACES
 from schemas.portal import ADDRESS1, CUID, EMAIL, LAST_NAME, PHONE
 from tests.night import Bench, issuer

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from flows.extensions.simulator.service.refusals import Disturbance
-from flows.partner_api.fields import fields_of
-from flows.partner_api.guesses import guessed_job, guessed_link
+from flows.partner_api.probe import guessed_job, guessed_link
 from flows.partner_api.responses import job_of, link_of
+from flows.partner_api.translation import fields_of
 from schemas.partner_api.profile import INTERFACE, Profile
 from tests.builders import quick
 from tests.cli.test_placements import cardlink, serve

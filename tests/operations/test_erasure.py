@@ -33,8 +33,8 @@ from flows.operations.erasure import (
     plan_erasure,
 )
 from flows.operations.purge import purge
+from flows.partner_api.linking import link_typed
 from flows.partner_api.service import AnswerLostError, LinkRequestError
-from flows.partner_api.single_links import link_typed
 from flows.reports.across import reconcile_runs
 from flows.runs import audit_trail
 from flows.runs.audit_trail import audited, settle_trails

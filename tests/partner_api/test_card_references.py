@@ -7,13 +7,11 @@ from typing import Any
 
 import pytest
 
-from flows.partner_api.card_references import NOT_READ, CardReferenceError, CardReferences
-from flows.partner_api.link_plan import RowName, plan_links
-from flows.partner_api.many_links import rehearse_links, request_links
+from flows.partner_api.link_plan import NotTypedError, RowName, plan_links
+from flows.partner_api.link_requests import Terms
+from flows.partner_api.linking import link_row, rehearse_links, request_links
+from flows.partner_api.run_links import NOT_READ, CardReferenceError, CardReferences
 from flows.partner_api.service import ServiceBusyError
-from flows.partner_api.single_links import link_row
-from flows.partner_api.single_request import Terms
-from flows.partner_api.source_rows import NotTypedError
 from flows.resend.selected_run import SourceGoneError
 from schemas.partner_api.card_link import CardLink
 from schemas.partner_api.service import ServiceSettings

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from flows.cli.main import main
-from flows.partner_api.follow_job import follow
+from flows.partner_api.jobs import follow
 from schemas.partner_api.card_link import CardLink
 from schemas.partner_api.profile import Profile
 from schemas.reference import toml

@@ -12,14 +12,10 @@ from typing import Any
 import httpx
 import pytest
 
-from flows.partner_api import (
-    service_check,
-    transport,
-    validators,
-)
+from flows.partner_api import connection, responses, transport
 from flows.partner_api.client import open_client
 from flows.partner_api.pages import MOST_PAGES, Pages
-from flows.partner_api.response_body import Limits, UnreadableBodyError, body_of
+from flows.partner_api.responses import Limits, UnreadableBodyError, body_of
 from flows.partner_api.service import AnswerLostError, StrangeAnswerError
 from flows.runs.retry import Retry
 from schemas.issuer import Issuer
@@ -161,10 +157,10 @@ def test_whoever_checks_a_service_waits_five_seconds_at_most(
         waits.extend([service.connect_timeout_seconds, service.read_timeout_seconds])
         raise StrangeAnswerError(place="", problem="")
 
-    monkeypatch.setattr(service_check, "service_client", client)
+    monkeypatch.setattr(connection, "service_client", client)
 
     with pytest.raises(StrangeAnswerError):
-        next(service_check.check_service(bench.context))
+        next(connection.check_service(bench.context))
 
     assert [waited, waited] == waits
 
@@ -179,11 +175,11 @@ def test_whoever_checks_a_service_waits_five_seconds_at_most(
     ],
 )
 def test_clocks_agree_within_a_minute(offset: float, line: str) -> None:
-    assert line in service_check._clock_line(offset)
+    assert line in connection._clock_line(offset)
 
 
 @pytest.mark.parametrize(("length", "is_kept"), [(199, True), (200, True), (201, False)])
 def test_a_tag_is_kept_up_to_its_longest(length: int, is_kept: bool) -> None:
-    tag = validators.tag_of({"ETag": "a" * length})
+    tag = responses.tag_of({"ETag": "a" * length})
 
     assert is_kept == (tag is not None)

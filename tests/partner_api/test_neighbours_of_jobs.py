@@ -11,15 +11,11 @@ from typing import Any, cast
 
 import pytest
 
-from flows.partner_api import (
-    terminal,
-    transactions,
-)
-from flows.partner_api.follow_job import follow
-from flows.partner_api.guesses import LONGEST_TIMEOUT, guessed_job
-from flows.partner_api.job_progress import JobProgress
+from flows.partner_api import terminal, transaction_reports
 from flows.partner_api.job_records import Job, job, kept, merged
-from flows.partner_api.transaction_report import read_transactions
+from flows.partner_api.jobs import JobProgress, follow
+from flows.partner_api.probe import LONGEST_TIMEOUT, guessed_job
+from flows.partner_api.transaction_reports import read_transactions
 from flows.partner_api.translation import elements, link_in_our_words
 from flows.results.decisions import SHOWN
 from schemas.partner_api.jobs import JobMessage, JobRecord, Messages, RunStatus
@@ -183,9 +179,9 @@ def test_a_report_may_be_as_large_as_its_limit(
     store = memory_bench().store
     store.create("bank/transactions/", b"")  # the mark of a folder is no report
     store.create("bank/transactions/t.csv", content)
-    monkeypatch.setattr(transactions, "LIMIT", len(content) + spare)
+    monkeypatch.setattr(transaction_reports, "LIMIT", len(content) + spare)
 
-    reports = transactions.ingest_transactions(store, BANK, [], INTERFACE)
+    reports = transaction_reports.ingest_transactions(store, BANK, [], INTERFACE)
 
     assert (1, problems) == (reports.files, len(reports.breaks))
 
@@ -195,7 +191,7 @@ def test_a_break_names_the_first_of_the_rows_that_nobody_knows() -> None:
     store = memory_bench().store
     store.create("bank/transactions/t.csv", b"cuid,status\n" + lines.encode())
 
-    [break_] = transactions.ingest_transactions(store, BANK, [], INTERFACE).breaks
+    [break_] = transaction_reports.ingest_transactions(store, BANK, [], INTERFACE).breaks
 
     assert "rows 1, 2, 3" in break_.place
     assert str(SHOWN + 1) not in break_.place

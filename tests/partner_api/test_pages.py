@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from flows.partner_api.client import open_client
-from flows.partner_api.job_records import Placement
+from flows.partner_api.job_records import Placement, with_messages
 from flows.partner_api.service import AnswerLostError, StrangeAnswerError
-from flows.partner_api.stored_messages import with_messages
 from flows.runs.identity import canonical
 from flows.runs.retry import Retry
 from schemas.partner_api.card_link import CardLink

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from flows.partner_api.service import SigningKeyError
-from flows.partner_api.signing import SigningKey, signer_of
+from flows.partner_api.sessions import SigningKey, signer_of
 from schemas.partner_api.access import SigningSettings
 
 # RFC 9421, appendices B.1.4, B.1.5 and B.2

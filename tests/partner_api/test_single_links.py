@@ -19,9 +19,9 @@ from flows.operations.history import history
 from flows.operations.link_form import decide_form
 from flows.partner_api.card_guard import CardTakenError
 from flows.partner_api.client import ServiceClient
+from flows.partner_api.link_requests import Terms
+from flows.partner_api.linking import link_row, link_typed
 from flows.partner_api.service import Linking, LinkRequestError, NoServiceError
-from flows.partner_api.single_links import link_row, link_typed
-from flows.partner_api.single_request import Terms
 from flows.reports.across import reconcile_runs
 from flows.resend.selected_run import SourceGoneError
 from flows.resend.selection import RowSelection

@@ -10,9 +10,9 @@ import pytest
 
 from flows.errors import CardlinkError
 from flows.partner_api.card_guard import CardTakenError
+from flows.partner_api.link_requests import SingleUnderWayError, Terms
+from flows.partner_api.linking import link_row, link_typed
 from flows.partner_api.service import AnswerLostError, ServiceBusyError, StrangeAnswerError
-from flows.partner_api.single_links import link_row, link_typed
-from flows.partner_api.single_request import SingleUnderWayError, Terms
 from flows.runs.keys import keys_of
 from schemas.partner_api.card_link import CardLink, Refusal
 from schemas.portal import CUID, PAN, PHONE

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from flows.partner_api.job_records import Job, Placement, kept
-from flows.partner_api.stored_messages import read_anew, with_messages
+from flows.partner_api.job_records import Job, Placement, kept, read_anew, with_messages
 from flows.runs.identity import canonical
 from schemas.partner_api.profile import INTERFACE, Profile
 
