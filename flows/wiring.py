@@ -9,7 +9,7 @@ import hashlib
 import os
 import re
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import UTC, date, datetime
@@ -69,7 +69,6 @@ class ActorsRuleError(OperatorError):
     next_step = "Correct it, or leave it out: then names are letters, with digits at their end."
 
 
-_ENDINGS: set[Callable[[], None]] = set()  # what is done where a command ends
 _PERSON: ContextVar[str] = ContextVar("person", default="")
 _GOVERNING: ContextVar[Governing | None] = ContextVar("governing", default=None)
 HEARTBEAT = "heartbeat"  # no channel, but a switch outside
@@ -316,19 +315,18 @@ def edges(issuer: Issuer, folder: Path) -> Adapters:
     begins the process.
     """
     from flows.runs.adapters import Adapters
-    from flows.runs.audit_trail import audited, settle_trails
+    from flows.runs.audited_store import audited
     from flows.runs.probe import race
 
     begin_process()  # here, because every flow calls this
-    _ENDINGS.add(settle_trails)
     connections = PUBLISHERS // 2 if _is_s3(issuer) else LOCAL_CONNECTIONS
-    proves = prover(issuer)
-    store = audited(open_store(issuer, folder), actor(), now, proves)
-    return Adapters(store, now, actor(), race, open_database(folder), connections, proves)
+    store = open_store(issuer, folder)
+    database = open_database(folder)
+    return audited(Adapters(store, now, actor(), race, database, connections, prover(issuer)))
 
 
 def prover(issuer: Issuer) -> Prover:
-    """Return what proves entries of the audit trail, as far as the process has a key."""
+    """Return what proves entries of the journal, as far as the process has a key."""
     from flows.runs.trail_proof import HmacProver
 
     if issuer.audit.kms_key:
@@ -345,8 +343,6 @@ def one_command() -> Iterator[None]:
     try:
         yield
     finally:
-        for ending in _ENDINGS:
-            ending()
         flush_traces()
 
 

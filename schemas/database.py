@@ -178,15 +178,12 @@ WATERMARK = Table(
     _column("code", TEXT, "the code that derived it; another code derives it anew"),
     _column("registered", Integer(), "number of the last run read in the chain of commits"),
     _column("newest", Date(), "business date of the latest whole extract"),
-    _column("trail", Integer(), "number of the last entry read in the audit trail"),
-    _column("seal", TEXT, "seal of that entry: another store has another"),
     _column("journal", Integer(), "number of the last entry read in the journal"),
-    _column("recent", JSON(), "when the trail named runs, in its last day: a time by run"),
     _column("removed", JSON(), "whom retention removed: counts by state"),
     _column("reported", TEXT, "digest of the transaction reports that were read"),
     PrimaryKeyConstraint("issuer"),
     ForeignKeyConstraint(["issuer"], ["issuer.issuer"]),
-    CheckConstraint("registered >= 0 AND trail >= 0", name="counts"),
+    CheckConstraint("registered >= 0 AND journal >= 0", name="counts"),
     comment="How far an issuer's store was read for what is derived of it.",
 )
 

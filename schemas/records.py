@@ -36,31 +36,6 @@ class Abandoned(Record):
     run: str
 
 
-class AuditEntry(Document):
-    """One link of an issuer's audit trail: what is about to be written, by whom.
-
-    `objects` are digests by key, "" for one that was not written after all, or is accepted as gone;
-    `before` is the digest of the entry before; `older` names what had been written before the first
-    entry; `seal` is the digest of the rest, `proof` a keyed one of the same, by the key that
-    `proved_by` tells.
-
-    `settled`: of every object that the entries up to that number name it is known whether it was
-    written. `process` names who writes.
-    """
-
-    before: str
-    at: AwareDatetime
-    by: str
-    objects: dict[str, str]
-    older: tuple[str, ...] = ()
-    reason: str = ""  # why a finding is accepted
-    seal: str = ""
-    settled: int = 0
-    process: str = ""
-    proof: str = ""
-    proved_by: str = ""
-
-
 class Approval(Record):
     """One record of the chain of a request that needs a second person; `digest` is of exactly what
     was asked for.

@@ -30,6 +30,7 @@ from flows.extensions.simulator.portal_key import PortalKey
 from flows.partner_api.follow_links import run_funnel
 from flows.reports.ingestion import Ingested, ingest
 from flows.runs.adapters import Adapters
+from flows.runs.audited_store import audited
 from flows.runs.context import IssuerContext
 from flows.runs.header import default_header
 from flows.runs.keys import commits, extracts, keys_of, results
@@ -38,6 +39,7 @@ from flows.runs.sealing import Opener, Sealer
 from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
+from flows.runs.trail_proof import NOT_PROVED, Prover
 from flows.submissions.submit import Request, Submitted, submit
 from schemas.issuer import Issuer
 from schemas.manifest import Manifest
@@ -78,9 +80,8 @@ def uncommit(folder: Path, run: str) -> None:
 
 def edges(store: Store, database: Database | None = None) -> Adapters:
     """Return the edges of a test that has no bench: this store, by default an empty database."""
-    return Adapters(
-        store, lambda: NOON, "tester:1", lambda *_: None, database or Database("sqlite://")
-    )
+    database = database or Database("sqlite://")
+    return audited(Adapters(store, lambda: NOON, "tester:1", lambda *_: None, database))
 
 
 class SealTerms(NamedTuple):
@@ -117,12 +118,14 @@ class Bench:
     gpg: str = GPG  # another has a sealer of its own each time
     folder: Path | None = None  # of a local bench
     database: Database = field(default_factory=lambda: Database("sqlite://"))
+    prover: Prover = NOT_PROVED
 
     @property
     def adapters(self) -> Adapters:
         """Its edges: this store, this database."""
         # the probe has tests of its own
-        return Adapters(self.store, self.now, self.actor, lambda *_: None, self.database)
+        edges = Adapters(self.store, self.now, self.actor, lambda *_: None, self.database)
+        return audited(edges._replace(prover=self.prover))
 
     @property
     def context(self) -> IssuerContext:

@@ -319,6 +319,12 @@ GROUP BY holder, last_4, twin
 HAVING until BETWEEN date('now') AND date('now', '+14 days') ORDER BY until, cuid;""",
 }
 QUESTIONS: Final = """
+## Rights
+
+On PostgreSQL one role owns the tables and another one works. The owner makes and migrates them with the
+first command after an upgrade (`cardlink worklist ISSUER`), then gives the workers their rights, but not
+that to change or remove an entry of the journal: `psql --set workers=ROLE --file postgresql.sql DATABASE`.
+
 ## Three questions
 
 Read the file as the user of the worker, while it works too: `sqlite3 -readonly -box

@@ -6,7 +6,7 @@ What a bucket asks for is a setting of the store, never of its callers: encrypti
 is written, the owner on every call, and the malware scanner's verdict on a dropped file, which
 `open` itself asks for, so that no way of reading one can pass it. The list of pending extracts asks
 before only to say what waits. A lock is put on what nothing ever deletes (`LASTING`: manifests,
-commits, events, the audit trail) and on the record of the probe.
+commits, events, segments of the journal) and on the record of the probe.
 
 Retries are ours alone (botocore tries once), because only then do we know whether the response to a
 write was lost. A 412 after a lost response is read and compared. Pins are ETags, because listings
@@ -88,7 +88,7 @@ def connect(
 
 
 class S3Store:
-    """Objects below `prefix` of a bucket: Store, Cleaner, Presigner, Screened, Marked.
+    """Objects below `prefix` of a bucket: Store, Cleaner, Presigner, Screened.
 
     Thread-safe, as boto3's clients are.
     """
@@ -186,10 +186,6 @@ class S3Store:
         if tags[tag] != clean:
             verdict = redact(tags[tag])[:40]
             raise store.VerdictRefusedError(key=key, tag=tag, found=verdict, clean=clean)
-
-    def mark(self, entry: Entry) -> str:
-        """Return ETag, size and time of a write, to the second: more an opened object has not."""
-        return f"{entry.version} {entry.size} {entry.modified:%Y-%m-%dT%H:%M:%S}"
 
     def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
         """List objects whose key begins with `prefix`, in key order.

@@ -2,7 +2,7 @@
 
 A plan is written once, and so is the end of a run, so what is known of a run that has ended stays
 true; the plans of others are read. A run is **closed** once it is committed and reported, nothing
-of it is awaited, no break is open, and the audit trail has not named it for a day: then its figures
+of it is awaited, no break is open, and the journal has not named it since: then its figures
 are kept, as its report or the record of its purge has them, and of a small run whose rows it has.
 Once the trail names it again, or retention removes its ledger, it is read again.
 """

@@ -215,8 +215,7 @@ def known_runs(adapters: Adapters, runs: StoredRuns) -> KnownRuns:
         return known_runs_of(adapters, runs, {})
     pending = [run for run, row in rows.items() if row.turn is not None and not row.is_committed]
     news = news_since(store, runs.issuer, mark, pending, journaled)
-    changed = news.runs if news.trail else rows.keys()
-    current = {run: as_judged(row, runs, changed) for run, row in rows.items()}
+    current = {run: as_judged(row, runs, news.runs) for run, row in rows.items()}
     return known_runs_of(adapters, runs, current)
 
 

@@ -4,10 +4,9 @@ It is derived: who reads it first adds what came since, and a database that is l
 alone. Nothing else is decided by it.
 
 **What may have changed** since it was written: the runs that were registered since; those that the
-audit trail or the journal names since; those that they named in the day before, since their change
-may have come later; and those registered and not committed yet. Of each of these the objects are
-listed, and where they are others than those that its attempts were read from, they are read again.
-Without an audit trail every run is looked at.
+journal names since, as it does before and after anything of a run is changed; and those registered
+and not committed yet. Of each of these the objects are listed, and where they are others than those
+that its attempts were read from, they are read again.
 
 **Who writes**: the store is read first, then what is new is written in one transaction, unless
 somebody else has written meanwhile; then it is worked out again. In a dry run the transaction is
@@ -19,7 +18,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
 import polars as pl
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, func, select
 
 from flows.book.attempts import (
     ATTEMPT,
@@ -57,6 +56,7 @@ from flows.book.stored_book import (
     replace_row,
 )
 from flows.runs.adapters import Adapters
+from flows.runs.audited_store import WRITING, WRITTEN
 from flows.runs.commits import registered_runs
 from flows.runs.identity import digest
 from flows.runs.keys import keys_of
@@ -166,6 +166,9 @@ class BookOfRuns:
         for turn, attempts in update.attempts.items():
             delete_rows(connection, database.ATTEMPT, issuer, turn=turn)
             insert_rows(connection, database.ATTEMPT, issuer, attempts.with_row_index("place"))
+        for run, row in update.runs.items():
+            if row.is_unjudged:  # somebody may have been erased since
+                delete_rows(connection, database.LEDGER_ROW, issuer, run=run)
         for run, rows in update.rows_of.items():
             delete_rows(connection, database.LEDGER_ROW, issuer, run=run)
             insert_rows(connection, database.LEDGER_ROW, issuer, rows)
@@ -189,14 +192,6 @@ def forget_book(adapters: Adapters, issuer: str) -> None:
         replace_row(connection, database.WATERMARK, mark.row(issuer))
 
     adapters.database.act(issuer, forget)
-
-
-def judge_again(adapters: Adapters, issuer: str, runs: Collection[str]) -> None:
-    """Note that the reports of these runs were written anew, though nothing came to them."""
-    is_of_them = (database.RUN.c.issuer == issuer) & database.RUN.c.run.in_(list(runs))
-    unjudged = update(database.RUN).where(is_of_them).values(judged=None, figures=None)
-    if runs and not isinstance(adapters.store, Overlay):
-        adapters.database.act(issuer, lambda connection: connection.execute(unjudged).close())
 
 
 class _News:
@@ -262,9 +257,6 @@ class _News:
         return self._mark._replace(
             registered=max(news.registered, default=self._mark.registered),
             newest=max(days, default=self._mark.newest),
-            trail=news.trail,
-            seal=news.seal,
-            recent=dict(news.recent),
             journal=news.journal,
             removed=opening_balance(self._store, self._issuer, self._purged, self._mark.removed),
         )
@@ -283,8 +275,6 @@ class _News:
         turns = {run: row.turn for run, row in pages.items() if row.turn is not None}
         turns |= {manifest.run: number for number, manifest in news.registered.items()}
         candidates = news.runs | (turns.keys() - pages.keys())
-        if not news.trail:
-            candidates |= pages.keys()
         looked_at = sorted(candidates & (turns.keys() - self._purged))
         entered = self._last_entries(looked_at)
         listed = {
@@ -297,10 +287,14 @@ class _News:
             self._read_run(run, turns[run], listed[run], manifests.get(run))
 
     def _last_entries(self, runs: Collection[str]) -> dict[str, int]:
-        """Return the number of the last journal entry about each of these runs that has one."""
+        """Return the number of the last journal entry about each of these runs that has one.
+
+        But for those about its objects, which are listed.
+        """
         entry = database.JOURNAL.c
         query = select(entry.run, func.max(entry.number)).where(entry.issuer == self._issuer)
-        of_them = query.where(entry.run.in_(list(runs))).group_by(entry.run)
+        is_of_rows = entry.what.not_in((WRITING, WRITTEN))
+        of_them = query.where(entry.run.in_(list(runs)), is_of_rows).group_by(entry.run)
         return {row[0]: row[1] for row in self._connection.execute(of_them)}
 
     def _fits(self, run: str, objects: str) -> bool:
@@ -429,11 +423,12 @@ class _News:
 
     def _judge(self, news: News) -> dict[str, pl.DataFrame]:
         """Note the figures of the runs that were closed since; return the rows of small ones."""
-        changed = news.runs if news.trail else self._pages.keys()
         for run, row in self._rows.items():
-            self._rows[run] = as_judged(row, self._stored, changed)
-        busy = news.recent.keys() | self._pending if news.trail else changed
-        to_judge = [run for run, row in self._rows.items() if row.is_unjudged and run not in busy]
+            self._rows[run] = as_judged(row, self._stored, news.runs)
+        pending = self._pending
+        to_judge = [
+            run for run, row in self._rows.items() if row.is_unjudged and run not in pending
+        ]
         if len(to_judge) < TOGETHER or isinstance(self._store, Overlay):
             return {}
         return self._with_figures(to_judge)

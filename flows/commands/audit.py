@@ -1,4 +1,4 @@
-"""The audit trail: prove that everything is as it was recorded, and hand out the evidence."""
+"""The journal: prove that everything is as it was recorded, and hand out the evidence."""
 
 from __future__ import annotations
 
@@ -28,37 +28,28 @@ with on_first_use():
 if TYPE_CHECKING:
     from flows.runs.context import IssuerContext
 
-AUDIT = Form(
-    "audit", "audit: {what} {issuer}", hours=2, picks="what", without=("anew",), actor="none"
-)
+AUDIT = Form("audit", "audit: {what} {issuer}", hours=2, picks="what", actor="none")
 WITNESS_KEY = "CARDLINK_WITNESS_KEY"
 SHOWN = 20  # findings named on a terminal; --json has them all
 WHOLE = "everything is as it was recorded"
-WITHOUT_KEY = (
-    "the next proof judges everything again: without a key of the trail (CARDLINK_AUDIT_KEY_FILE) "
-    "whoever writes to the store could make up what an earlier one found"
-)
 HALF_ERASED = (
     "an erasure was interrupted, which leaves ledgers, outcomes and reports half removed: have it "
     "finished, then verify again, before anything else is done about them"
 )
-WHOLE_AS_FAR = "what the trail names is as it was recorded; a cut-off end would not show"
+WHOLE_AS_FAR = "what the journal names is as it was recorded; a cut-off end would not show"
 
 
 @entry("audit verify", form=AUDIT)
-def verify(context: Context, issuer: Issuer, *, head: str = "", anew: bool = False) -> Result:
-    """Verify ISSUER's audit trail, and name the first object changed, removed or inserted.
+def verify(context: Context, issuer: Issuer, *, head: str = "") -> Result:
+    """Verify ISSUER's journal, and name the first object or row changed, removed or inserted.
 
     Objects are records, manifests, chunks, ledgers, results and the links that came of them,
-    deliveries and requests. Where a witness keeps checkpoints, the trail must go on from the last.
-
-    With a key of the trail, entries and runs that were proven whole and whose bytes are the same
-    are not judged again.
+    deliveries and requests; rows are those of the database that no others follow from. Where a
+    witness keeps checkpoints, the journal must go on from the last.
 
     Args:
-        head: The head that an earlier proof showed, kept elsewhere; the trail must still contain
+        head: The head that an earlier proof showed, kept elsewhere; the journal must still contain
             it.
-        anew: Read and judge everything, whatever an earlier proof found whole.
 
     Example:
         cardlink audit verify first-bank
@@ -66,13 +57,12 @@ def verify(context: Context, issuer: Issuer, *, head: str = "", anew: bool = Fal
     issuer_context = wire(context.folder, issuer)
     adapters = issuer_context.adapters
     checkpoint = _checkpoint(issuer_context, context.folder)
-    proof, is_kept = audit.verify_and_keep(adapters, issuer, head, checkpoint, anew=anew)
+    proof = audit.verify(adapters, issuer, head, checkpoint)
     hours = issuer_context.issuer.audit.witness_hours
     witnessed = checkpoints.witnessed(checkpoint, adapters.now(), hours)
     facts = {
         "issuer": issuer,
         **proof._asdict(),
-        "kept": is_kept,
         "findings": [finding._asdict() for finding in proof.findings],
         "unfinished": [finding._asdict() for finding in proof.unfinished],
         "witness": witnessed,
@@ -80,11 +70,8 @@ def verify(context: Context, issuer: Issuer, *, head: str = "", anew: bool = Fal
     }
     lines: list[Part] = [
         *_summary(issuer, proof),
-        *_extent(proof),
         _witness_line(checkpoint, witnessed, hours),
     ]
-    if not proof.findings and not adapters.prover.key:
-        lines.append(WITHOUT_KEY)
     if not proof.findings:
         extent = f"{_entries(proof)}, {counted(proof.objects, 'record')}"
         whole = WHOLE if checkpoint or head else WHOLE_AS_FAR
@@ -108,46 +95,23 @@ def _summary(issuer: str, proof: audit.Proof) -> Iterator[str]:
     """Yield what was compared, and what is no finding."""
     head = proof.head or "none"
     yield f"{issuer}: {_entries(proof)}, {counted(proof.objects, 'record')}, head {head}"
-    if proof.older:
-        older = counted(proof.older, "record is older", "records are older")
-        yield f"{older} than the trail: not chained"
     if proof.unproved:
         unproved = counted(proof.unproved, "entry is proved", "entries are proved")
         yield f"{unproved} by a key that this process does not have"
     if proof.erasures:
         yield (
             f"erasures that made cardholders forgotten: {proof.erasures:,}; "
-            f"{counted(proof.erased, 'object')} of the trail are gone with them, "
+            f"{counted(proof.erased, 'object')} of the journal are gone with them, "
             "and ledgers are as rewritten/ of their runs says"
         )
     for finding in proof.unfinished:
         named_at = _to_the_second(finding.at)
         yield (
-            f"named and never written, by a command that was killed or is at work: {finding.key} "
-            f"({finding.by}, {named_at}); the next command that changes anything notes it"
+            f"named and not written, by a command that failed or was killed: {finding.key} "
+            f"({finding.by}, {named_at})"
         )
     for key in proof.accepted:
-        yield f"accepted, see the trail: {key}"
-
-
-def _extent(proof: audit.Proof) -> Iterator[str]:
-    """Yield what was read and judged now, and what rests on an earlier proof."""
-    judged = proof.runs - proof.proven_runs
-    runs = counted(proof.runs, "run")
-    yield f"read now: {counted(proof.read, 'object')}; judged now: {judged:,} of {runs}"
-    if proof.proven_at is None:
-        return
-    since = f"{proof.proven_at:%Y-%m-%d %H:%M} UTC"
-    yield (
-        f"{counted(proof.proven_runs, 'run')} and "
-        f"{counted(proof.proven_entries, 'entry', 'entries')} have the digests that "
-        f"were proven whole on {since} (--anew judges them again)"
-    )
-    if proof.proven_objects:
-        yield (
-            f"{counted(proof.proven_objects, 'object')} not read: the store gives the mark of "
-            f"the write that was read by {since} (--anew reads them)"
-        )
+        yield f"accepted, see the journal: {key}"
 
 
 def _witness_line(checkpoint: checkpoints.Checkpoint | None, witnessed: str, hours: int) -> str:
@@ -206,10 +170,10 @@ def accept(
 
 @entry("audit witness", form="the witness has an account, a schedule and a key of its own")
 def witness(context: Context, issuer: Issuer) -> Result:
-    """Sign where ISSUER's audit trail ends, and keep it where `[audit] witness` says.
+    """Sign where ISSUER's journal ends, and keep it where `[audit] witness` says.
 
-    For the witness: somebody in another account, who may read the trail, and who alone may write
-    there. The trail must go on from where the last checkpoint says it ended; else nothing is
+    For the witness: somebody in another account, who may read the database, and who alone may write
+    there. The journal must go on from where the last checkpoint says it ended; else nothing is
     signed. Run it from a schedule, more often than `[audit] witness_hours`.
 
     Example:
@@ -220,8 +184,7 @@ def witness(context: Context, issuer: Issuer) -> Result:
     if place is None:
         raise checkpoints.NoWitnessError(issuer=issuer)
     signer = checkpoints.signer_of(secret(WITNESS_KEY), WITNESS_KEY)
-    adapters = issuer_context.adapters
-    checkpoint = checkpoints.witness(adapters.store, place, issuer, signer, adapters.now())
+    checkpoint = checkpoints.witness(issuer_context.adapters, place, issuer, signer)
     facts = {
         "issuer": issuer,
         "entry": checkpoint.number,
@@ -233,7 +196,7 @@ def witness(context: Context, issuer: Issuer) -> Result:
 
 @entry("audit witness-key", form="the file of its key belongs to the witness alone")
 def witness_key(context: Context, name: KeyName, file: Path) -> Result:
-    """Make a key for a witness of audit trails: FILE gets the secret half, mode 0600.
+    """Make a key for a witness of journals: FILE gets the secret half, mode 0600.
 
     What it prints goes into `[audit] witness_key` of the issuers it looks after.
 
@@ -265,7 +228,7 @@ def export(context: Context, issuer: Issuer, run: RunName) -> Result:
     """
     issuer_context = wire(context.folder, issuer)
     store = issuer_context.adapters.store
-    proof = audit.verify(store, issuer, prover=issuer_context.adapters.prover)
+    proof = audit.verify(issuer_context.adapters, issuer)
     events = run_history.history(issuer_context.adapters, run)
     settings = effective_settings(context.folder, issuer_context.issuer)
     lines = _about(run, issuer, proof)
@@ -292,10 +255,11 @@ def _about(run: str, issuer: str, proof: audit.Proof) -> list[str]:
         state = f"{len(proof.findings):,} findings, first {proof.findings[0].key}"
     return [
         f"{run}: evidence of what was done, by whom, with which keys and settings",
-        f"The audit trail of {issuer}: {_entries(proof)}, head {proof.head}: {state}.",
+        f"The journal of {issuer}: {_entries(proof)}, head {proof.head}: {state}.",
         "settings.json is the policy in force now; plan.json has the settings and keys of the run.",
         "Check the files: sha256sum --check SHA256SUMS. "
-        "In trail.jsonl, `before` is the SHA-256 of the line before, its newline included.",
+        "In journal.jsonl, `before` is the `digest` of the entry before; that of an entry that is "
+        "whole is the SHA-256 of its line, its newline included.",
         "Left out: chunks, ledger, lists of cardholders and links "
         "(they are in objects.sha256, by digest only).",
     ]

@@ -17,7 +17,6 @@ from flows.commands.results import report_of
 from flows.steps import WHY, Sentence, Step, counted
 
 with on_first_use():
-    from flows.book import upkeep
     from flows.operations import history as run_history
     from flows.reports import page, rebuild
     from flows.resend import template as templates
@@ -56,7 +55,6 @@ def report(
     issuer_context = context.context_of(run)
     stored = stored_run.StoredRun.by_id(issuer_context.adapters, run)
     built = rebuild.rebuild(issuer_context, stored)
-    upkeep.judge_again(issuer_context.adapters, issuer_context.issuer.issuer, [run])
     shown = report_of(issuer_context, built.summary)
     return shown if to is None else _brought(issuer_context, run, to, shown)
 

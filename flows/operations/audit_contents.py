@@ -5,21 +5,19 @@ were ingested; the links that a run's report and lists hand out, by what its res
 """
 
 import math
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
-from flows.operations.audit_entries import CHANGED, INSERTED, REMOVED, Finding
+from flows.operations.audit_journal import CHANGED, INSERTED, REMOVED, Finding
 from flows.operations.audit_links import Decoded, link_findings, small_tables
 from flows.operations.audit_objects import Snapshot
 from flows.results.decisions import decided_rows
 from flows.results.masking import mask_key
 from flows.runs.adapters import Adapters
 from flows.runs.events import ANSWERED
-from flows.runs.identity import digest
-from flows.runs.keys import RunId, RunKeys, purged, results, runs
+from flows.runs.keys import RunId, RunKeys, results
 from flows.runs.openpgp import looks_like_message
 from flows.runs.store import (
     ConflictError,
@@ -34,91 +32,40 @@ from schemas.breaks import CONFLICTING_RESULT
 from schemas.manifest import ManifestChunk
 
 OTHER_ANSWERS = "came again with other answers, and nobody has decided which of them count"
-# of a run, what its contents are judged by, and what is judged
-_JUDGED = re.compile(
-    r"[^/]+/runs/[^/]+/("
-    r"manifest\.json"
-    r"|(chunks|sealed|ledger|rewritten|reseals|seals|outcomes|single|events|closed)/.+"
-    r"|report/(rows/.+|links.*)"
-    r")"
-)
 TOGETHER = 64  # runs whose small tables are decoded at once
-
-
-class JudgedRun(NamedTuple):
-    """A committed run whose contents fit each other.
-
-    `sha256` is of the names and digests of all that was compared; `results` are the digests of the
-    result files that its events name, by name.
-    """
-
-    sha256: str
-    results: dict[str, list[str]]
+Results = Mapping[str, Sequence[str]]  # the digests of the result files of a run, by name
 
 
 class Contents(NamedTuple):
-    """What is wrong with the contents of an issuer's runs, and the runs that are whole.
-
-    `known`: how many of them were found whole by an earlier proof, and are as they were then.
-    """
+    """What is wrong with the contents of an issuer's runs, and of how many they were compared."""
 
     findings: list[Finding]
-    whole: dict[str, JudgedRun]
-    known: int
+    runs: int
 
 
 class _Verdict(NamedTuple):
-    """What was found about one run: `run` where it may count as whole from now on."""
+    """What was found about a run, and the result files that its events name."""
 
     findings: list[Finding]
-    results: Mapping[str, Sequence[str]]
-    run: JudgedRun | None = None
-
-
-_UNJUDGED = _Verdict([], {})
-
-
-class _Objects(NamedTuple):
-    store: Snapshot
-
-
-def _adapters(objects: Snapshot) -> Adapters:
-    return cast(Adapters, _Objects(objects))
+    results: Results
 
 
 def judged_contents(
-    objects: Snapshot, issuer: str, wrong: Collection[str], proven: Mapping[str, JudgedRun]
+    adapters: Adapters, objects: Snapshot, issuer: str, wrong: Collection[str]
 ) -> Contents:
     """Compare what the records of an issuer's runs say of other objects.
 
-    `wrong` are known findings; `proven` are runs that were whole: one whose objects have the same
-    digests is whole again, since nothing else decides it.
+    `wrong`: the keys of known findings.
     """
-    verdicts = _verdicts(objects, issuer, wrong, proven)
-    findings = [*chain.from_iterable(each.findings for each in verdicts.values())]
-    findings += _result_findings(objects, issuer, _answered(verdicts.values()))
-    whole = {run: each.run for run, each in verdicts.items() if each.run is not None}
-    known_runs = sum(1 for run, judged in whole.items() if judged is proven.get(run))
-    return Contents(findings, whole, known_runs)
-
-
-def _verdicts(
-    objects: Snapshot, issuer: str, wrong: Collection[str], proven: Mapping[str, JudgedRun]
-) -> dict[str, _Verdict]:
-    """Judge each run of an issuer, those that are as they were proven by that proof."""
-    facts = facts_of_runs(objects, issuer)
-    ids = {str(run): run for run in StoredRuns(_adapters(objects), issuer).ids}
-    verdicts = {
-        name: _Verdict([], known.results, known)
-        for name, known in proven.items()
-        if name in ids and known.sha256 == facts.get(name)
-    }
-    unproven = [run for name, run in ids.items() if name not in verdicts]
-    for start in range(0, len(unproven), TOGETHER):
-        judged = unproven[start : start + TOGETHER]
-        judge = _Judge(objects, facts, wrong, small_tables(objects, map(RunKeys, judged)))
-        verdicts |= zip(map(str, judged), concurrently(judge.verdict, judged), strict=True)
-    return verdicts
+    runs = StoredRuns(adapters._replace(store=objects), issuer).ids
+    verdicts = list[_Verdict]()
+    for start in range(0, len(runs), TOGETHER):
+        judged = runs[start : start + TOGETHER]
+        judge = _Judge(adapters, objects, wrong, small_tables(objects, map(RunKeys, judged)))
+        verdicts += filter(None, concurrently(judge.verdict, judged))
+    findings = [*chain.from_iterable(each.findings for each in verdicts)]
+    findings += _result_findings(objects, issuer, _answered(verdicts))
+    return Contents(findings, len(verdicts))
 
 
 def _answered(verdicts: Iterable[_Verdict]) -> dict[str, set[str]]:
@@ -129,62 +76,38 @@ def _answered(verdicts: Iterable[_Verdict]) -> dict[str, set[str]]:
     return answered
 
 
-def facts_of_runs(objects: Snapshot, issuer: str) -> dict[str, str]:
-    """Return a digest of all that the contents of a run are judged by, for each run."""
-    keys = [key for key in objects.below(runs(issuer)) if _JUDGED.fullmatch(key)]
-    keys += objects.below(purged(issuer))
-    lines = dict[str, list[str]]()
-    for key, sha256 in objects.digests(keys).items():
-        lines.setdefault(key.split("/")[2], []).append(f"{sha256} {key}")
-    return {run: digest("\n".join(of_run).encode()) for run, of_run in lines.items()}
-
-
 class _Judge(NamedTuple):
-    """What runs are judged by: all objects, a digest of each run's facts, known findings, and
-    tables that are decoded already.
-    """
+    """What runs are judged by: all objects, known findings, and tables that are decoded already."""
 
+    adapters: Adapters
     objects: Snapshot
-    facts: Mapping[str, str]
     wrong: Collection[str]
     tables: Decoded
 
-    def verdict(self, run: RunId) -> _Verdict:
-        """Return what is wrong with a run, as it is stored now."""
+    def verdict(self, run: RunId) -> _Verdict | None:
+        """Return what is wrong with a run, as it is stored now; None: it is not committed."""
         keys = RunKeys(run)
         # a changed manifest may name any run and chunks
         if any(key.startswith(keys.base) for key in self.wrong):
-            return _UNJUDGED
+            return None
         try:
-            verdict = _judged(self.objects, StoredRun(_adapters(self.objects), keys), self.tables)
+            return self._judged(keys, self.objects, self.tables)
         except ObjectChangedError:  # a report is made anew, or results come, at this moment
-            fresh = self.objects.fresh(keys.base)
-            return _judged(fresh, StoredRun(_adapters(fresh), keys), {})
-        own = (keys.base, f"{purged(run.issuer)}{run}/")
-        # of what was not listed the facts lack what was read
-        if (
-            verdict is _UNJUDGED
-            or verdict.findings
-            or any(key.startswith(own) for key in self.objects.unlisted)
-        ):
-            return verdict
-        results = {name: list(sha256s) for name, sha256s in verdict.results.items()}
-        return verdict._replace(run=JudgedRun(self.facts.get(str(run), ""), results))
+            return self._judged(keys, self.objects.fresh(keys.base), {})
 
-
-def _judged(objects: Snapshot, run: StoredRun, tables: Decoded) -> _Verdict:
-    """Return what is wrong with the contents of a run, and the results that it has."""
-    with suppress(ConflictError):  # a finding already
-        if run.manifest is not None:
-            results = _results(run)
-            findings = [
-                *_object_findings(objects, run),
-                *_seal_findings(run, run.manifest.chunks),
-                *link_findings(run, tables),
-                *_answer_findings(run, results),
-            ]
-            return _Verdict(findings, results)
-    return _UNJUDGED
+    def _judged(self, keys: RunKeys, objects: Snapshot, tables: Decoded) -> _Verdict | None:
+        run = StoredRun(self.adapters._replace(store=objects), keys)
+        with suppress(ConflictError):  # a finding already
+            if run.manifest is not None:
+                results = _results(run)
+                findings = [
+                    *_object_findings(objects, run),
+                    *_seal_findings(run, run.manifest.chunks),
+                    *link_findings(run, tables),
+                    *_answer_findings(run, results),
+                ]
+                return _Verdict(findings, results)
+        return None
 
 
 def _object_findings(objects: Snapshot, run: StoredRun) -> Iterator[Finding]:
@@ -250,7 +173,7 @@ def _results(run: StoredRun) -> dict[str, list[str]]:
     return answered
 
 
-def _answer_findings(run: StoredRun, ingested: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
+def _answer_findings(run: StoredRun, ingested: Results) -> Iterator[Finding]:
     """Yield the result files that came again and answer a row otherwise, until that is decided.
 
     `ingested`: the digests that each had.

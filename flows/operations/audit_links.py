@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from flows.operations.audit_entries import Finding
+from flows.operations.audit_journal import Finding
 from flows.operations.audit_objects import SMALL, Snapshot
 from flows.runs.keys import RunKeys
 from flows.runs.store import ObjectChangedError, ObjectMissingError, Store, read, read_if_stored

@@ -1,20 +1,19 @@
-"""The objects of an issuer as a proof of its trail sees them: one listing, each object read once.
+"""The objects of an issuer as a proof of its journal sees them: one listing, each object read once.
 
 Whoever writes to the store may exchange an object between two reads of it. So what is judged is the
 same bytes whose digest was compared: who opens an object here gets those, or ObjectChangedError.
 """
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from io import BytesIO
 from itertools import groupby
 from typing import Self
 
 from flows.runs.identity import digest
-from flows.runs.keys import DROPPED, FOLDER_TIME
+from flows.runs.keys import FOLDER_TIME
 from flows.runs.store import (
     Entry,
-    Marked,
     ObjectChangedError,
     ObjectMissingError,
     Source,
@@ -23,45 +22,20 @@ from flows.runs.store import (
 )
 from flows.runs.threads import concurrently
 
-Marks = Mapping[str, tuple[str, str]]  # by key: the mark of the write that was read, its digest
 SMALL = 1 << 14  # bytes: such an object is kept once it was read, and not read again to be judged
 ROOM = 1 << 26  # bytes that are kept in all
 
 
 class Snapshot:
-    """What is stored below a prefix: a Store of which nothing is read that was not digested.
+    """What is stored below a prefix: a Store of which nothing is read that was not digested."""
 
-    `marks`: of objects that were read earlier. Where the store marks each write (`Marked`), an
-    object with the same mark is not read again; in a directory each is.
-    """
-
-    def __init__(self, store: Store, prefix: str, marks: Marks | None = None) -> None:
+    def __init__(self, store: Store, prefix: str) -> None:
         self._store = store
-        self._marked = store if isinstance(store, Marked) else None
         self._entries = {entry.key: entry for entry in store.keys(prefix)}
         self._keys = sorted(self._entries)
-        self._known_marks = marks or {}
         self._digests: dict[str, str] = {}
-        self.marks: dict[str, tuple[str, str]] = {}  # of what was compared
         self._contents: dict[str, tuple[bytes, str]] = {}  # and their digests
         self._room = ROOM
-        self._read = set[str]()
-        self._unread = set[str]()
-        self.unlisted = set[str]()  # what was written, or shown, after the listing
-
-    def __contains__(self, key: object) -> bool:
-        """Return whether a key was listed."""
-        return key in self._entries
-
-    @property
-    def read(self) -> int:
-        """How many objects were read."""
-        return len(self._read)
-
-    @property
-    def known(self) -> int:
-        """How many were not, since their mark is that of an earlier time."""
-        return len(self._unread - self._read)
 
     def size(self, key: str) -> int:
         """Return the size of an object as it was listed."""
@@ -85,14 +59,6 @@ class Snapshot:
         return type(self)(self._store, prefix)
 
     def _digest(self, key: str) -> str:
-        """Return the digest of an object, by its mark where it was read before."""
-        entry = self._entries.get(key)
-        mark = self._mark(entry) if entry is not None else ""
-        known_mark, sha256 = self._known_marks.get(key, ("", ""))
-        if mark and mark == known_mark:
-            self.marks[key] = mark, sha256
-            self._unread.add(key)
-            return sha256
         try:
             return self._read_whole(key)[1]
         except ObjectMissingError:
@@ -108,19 +74,7 @@ class Snapshot:
         if len(content) <= SMALL and self._room > 0:
             self._contents[key] = known
             self._room -= len(content)
-        self._read.add(key)
-        if key not in self._entries:
-            self.unlisted.add(key)
-        mark = self._mark(source.entry)
-        if mark:
-            self.marks[key] = mark, known[1]
         return known
-
-    def _mark(self, entry: Entry) -> str:
-        """Return the mark of a write; "" for files of others, who could make two with one ETag."""
-        if self._marked is None or DROPPED.match(entry.key):
-            return ""
-        return self._marked.mark(entry)
 
     # as a store
 

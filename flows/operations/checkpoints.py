@@ -1,9 +1,9 @@
-"""Checkpoints of audit trails: where each ended, signed by a witness, kept where it alone writes.
+"""Checkpoints of journals: where each ended, signed by a witness, kept where it alone writes.
 
-Whoever writes to a store can cut the end off its trail, put an earlier copy back, or delete all of
-it: nothing that is left shows it. So somebody else, in another account, looks from time to time
-(`cardlink audit witness`): the trail must go on where the last checkpoint says it ended, then where
-it ends now is signed and kept. One witness is enough.
+Whoever writes to a database can cut the end off a journal, put an earlier copy back, or delete all
+of it: nothing that is left shows it. So somebody else, in another account, looks from time to time
+(`cardlink audit witness`): the journal must go on where the last checkpoint says it ended, then
+where it ends now is signed and kept. One witness is enough.
 
 A checkpoint is a signed note (`flows/runs/signed_note.py`) of four lines: what it is about, the
 number of the last entry, its SHA-256 in Base64, and when it was made. Checkpoints are created once
@@ -17,8 +17,8 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from flows.errors import OperatorError
-from flows.operations.audit_entries import TrailEntry, entry_findings, trail_entries
-from flows.runs.keys import trail
+from flows.operations.audit_journal import StoredEntry, entry_findings, stored_entries
+from flows.runs.adapters import Adapters
 from flows.runs.signed_note import Signer, Verifier
 from flows.runs.store import ConflictError, Store, StoreBusyError, read
 from flows.runs.trail_proof import NOT_PROVED
@@ -30,14 +30,12 @@ STALE = "stale"
 
 
 class NotExtendedError(OperatorError):
-    """A trail that is not the one a witness saw, with more behind it."""
+    """A journal that is not the one a witness saw, with more behind it."""
 
-    message = (
-        "The audit trail of {issuer} does not go on from the checkpoint at entry {number}: {why}."
-    )
+    message = "The journal of {issuer} does not go on from the checkpoint at entry {number}: {why}."
     next_step = (
-        "Nothing was signed. Keep a copy of store and checkpoints, tell security, and restore what "
-        "was deleted since {at}."
+        "Nothing was signed. Keep a copy of database and checkpoints, tell security, and restore "
+        "what was deleted since {at}."
     )
 
 
@@ -60,7 +58,7 @@ class WitnessKeyError(OperatorError):
 
 
 class Checkpoint(NamedTuple):
-    """Where a trail ended: number and SHA-256 (hexadecimal) of its last entry, and when that was
+    """Where a journal ended: number and SHA-256 (hexadecimal) of its last entry, and when that was
     seen.
     """
 
@@ -76,11 +74,11 @@ class Checkpoint(NamedTuple):
         seen = f"seen {self.at:%Y-%m-%dT%H:%M:%SZ}"
         return f"{_origin(self.issuer)}\n{self.number}\n{encoded}\n{seen}\n"
 
-    def trouble(self, entries: Sequence[TrailEntry]) -> str:
+    def trouble(self, entries: Sequence[StoredEntry]) -> str:
         """Return why these entries do not go on from here, "" where they do."""
         if self.number > len(entries):
             return f"it has {len(entries):,} entries" if entries else "it is gone"
-        if self.number and entries[self.number - 1].sha256 != self.sha256:
+        if self.number and entries[self.number - 1].digest != self.sha256:
             return "that entry is another one"
         return ""
 
@@ -98,7 +96,7 @@ def checkpoint_of(text: str, issuer: str) -> Checkpoint | None:
 
 
 def _origin(issuer: str) -> str:
-    return f"cardlink/audit-trail/{issuer}"
+    return f"cardlink/journal/{issuer}"
 
 
 def verifier_of(line: str) -> Verifier:
@@ -130,21 +128,23 @@ def last_checkpoint(place: Store, issuer: str, key: Verifier) -> Checkpoint | No
     return checkpoint
 
 
-def witness(store: Store, place: Store, issuer: str, signer: Signer, now: datetime) -> Checkpoint:
-    """Sign where an issuer's trail ends, and keep it, if the trail goes on from the last time.
+def witness(adapters: Adapters, place: Store, issuer: str, signer: Signer) -> Checkpoint:
+    """Sign where an issuer's journal ends, and keep it, if it goes on from the last time.
 
     Raises NotExtendedError, ConflictError, StoreBusyError where another process is doing the same.
     """
-    entries = trail_entries(store, issuer)
+    now = adapters.now()
+    with adapters.database.snapshot() as connection:
+        entries = stored_entries(connection, issuer)
     last = last_checkpoint(place, issuer, signer.verifier)
     why = last.trouble(entries) if last is not None else ""
-    why = why or _trouble(store, issuer, entries)
+    why = why or _trouble(entries)
     if why:
         known = last or Checkpoint(issuer, 0, "", now)
         raise NotExtendedError(
             issuer=issuer, number=known.number, why=why, at=f"{known.at:%Y-%m-%d %H:%M}"
         )
-    sha256 = entries[-1].sha256 if entries else ""
+    sha256 = entries[-1].digest if entries else ""
     checkpoint = Checkpoint(issuer, len(entries), sha256, now.replace(microsecond=0))
     key = f"{_prefix(issuer)}{_next_number(place, issuer):06d}.txt"
     if not place.create(key, signer.signed(checkpoint.text).encode()):
@@ -152,10 +152,9 @@ def witness(store: Store, place: Store, issuer: str, signer: Signer, now: dateti
     return checkpoint
 
 
-def _trouble(store: Store, issuer: str, entries: Sequence[TrailEntry]) -> str:
+def _trouble(entries: Sequence[StoredEntry]) -> str:
     """Return what is wrong with the first of the entries that do not fit, "" where all do."""
-    listed = (entry.key for entry in store.keys(trail(issuer)))
-    finding = next(entry_findings(entries, listed, NOT_PROVED), None)
+    finding = next(entry_findings(entries, NOT_PROVED), None)
     return f"{finding.key}: {finding.what}" if finding else ""
 
 
@@ -169,7 +168,7 @@ def _next_number(place: Store, issuer: str) -> int:
 
 
 def witnessed(checkpoint: Checkpoint | None, now: datetime, hours: int) -> str:
-    """Return whether a trail is witnessed: UNWITNESSED, WITNESSED, or STALE."""
+    """Return whether a journal is witnessed: UNWITNESSED, WITNESSED, or STALE."""
     if checkpoint is None:
         return UNWITNESSED
     return STALE if now - checkpoint.at > timedelta(hours=hours) else WITNESSED

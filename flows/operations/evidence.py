@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from io import BytesIO
 from zipfile import ZIP_DEFLATED, ZipFile
 
-from flows.operations.audit_entries import digests, trail_entries
+from flows.operations.audit_journal import StoredEntry, stored_entries
 from flows.runs.chains import records
 from flows.runs.context import IssuerContext
 from flows.runs.decisions import decision_rows
@@ -12,6 +12,7 @@ from flows.runs.identity import canonical, digest
 from flows.runs.keys import approvals, extracts, purged
 from flows.runs.store import Store, read
 from flows.runs.stored_run import StoredRun
+from flows.runs.threads import concurrently
 from flows.runs.trail_entries import record_keys
 from schemas.records import Approval
 
@@ -21,8 +22,9 @@ REPORTS = ("summary.json", "chunks.csv")  # those without cardholders and links
 def evidence(context: IssuerContext, run: str) -> dict[str, bytes]:
     """Return the files that prove what happened to a run, by name; UnknownRunError.
 
-    They are its records, decisions, requests and reports, and the trail. Nothing in them names a
-    cardholder, a card or a link; chunks, ledger, lists and links are there by digest only.
+    They are its records, decisions, requests and reports, and the journal: its entries about the
+    run whole, of the others number and digest. Nothing in the files names a cardholder, a card or a
+    link; chunks, ledger, lists and links are there by digest only.
     """
     store = context.adapters.store
     issuer = context.issuer.issuer
@@ -33,8 +35,18 @@ def evidence(context: IssuerContext, run: str) -> dict[str, bytes]:
     subjects = (run, stored_run.planned().source.sha256)
     decided = decision_rows(context.adapters, issuer, subjects)
     files["decisions.jsonl"] = b"".join(canonical(row) + b"\n" for row in decided)
-    files["trail.jsonl"] = b"".join(entry.content for entry in trail_entries(store, issuer))
+    with context.adapters.database.snapshot() as connection:
+        entries = stored_entries(connection, issuer)
+    files["journal.jsonl"] = b"".join(_line(entry, run) for entry in entries)
     return files
+
+
+def _line(entry: StoredEntry, run: str) -> bytes:
+    """Return an entry as a line: whole where it is about the run, else number and digests alone."""
+    if entry.run == run:
+        return entry.content
+    marks = {"number": entry.number, "before": entry.before, "digest": entry.digest}
+    return canonical(marks)
 
 
 def bundle(files: Mapping[str, bytes]) -> bytes:
@@ -79,5 +91,6 @@ def _report_keys(run: StoredRun) -> list[str]:
 def _object_digests(run: StoredRun) -> bytes:
     """Return a line with digest and key for each object of a run."""
     keys = [entry.key for entry in run.store.keys(run.keys.base)]
-    by_key = digests(run.store, keys)
-    return "".join(f"{sha256}  {key}\n" for key, sha256 in by_key.items()).encode()
+    sha256s = concurrently(lambda key: digest(read(run.store, key)), keys)
+    lines = zip(sha256s, keys, strict=True)
+    return "".join(f"{sha256}  {key}\n" for sha256, key in lines).encode()

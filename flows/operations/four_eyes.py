@@ -25,13 +25,12 @@ from flows.operations.settings_in_force import in_words, settings_of, values_of
 from flows.operations.shown_facts import as_shown, departures
 from flows.operations.stored_requests import open_requests
 from flows.redaction import redact, redacted
-from flows.runs.audit_trail import AuditTrail
+from flows.runs.audited_store import UNDER_WAY, WRITING, WRITTEN, named_since
 from flows.runs.chains import add_next, records
 from flows.runs.context import IssuerContext
 from flows.runs.identity import canonical, digest
 from flows.runs.keys import approvals, corrections, extracts, link, results
 from flows.runs.store import read_if_stored
-from flows.runs.trail_entries import digests_named
 from flows.steps import YOUR_NAME, Option, Sentence, Step
 from schemas.governed import changes
 from schemas.persons import normalised
@@ -268,14 +267,12 @@ def _spent(context: IssuerContext, stored: _Request, command: Command) -> Iterat
 
 
 def _under_way(context: IssuerContext, stored: _Request) -> Iterator[str]:
-    """Yield that somebody has begun to carry a request out, where that may still be so.
-
-    Who died before it was recorded has not used it up.
-    """
+    """Yield that somebody has begun to carry a request out, where that may still be so."""
     adapters = context.adapters
-    audit_trail = AuditTrail(adapters.store, adapters.actor, adapters.now, adapters.prover)
-    under_way = audit_trail.settle_gone(context.issuer.issuer)
-    if link(stored.place, len(stored.history) + 1) in under_way:
+    since = adapters.now() - UNDER_WAY
+    next_record = link(stored.place, len(stored.history) + 1)
+    acts = [named.what for named in named_since(adapters, next_record, since)]
+    if acts and acts[-1] == WRITING:
         yield "somebody is carrying it out, or was killed doing so in the last quarter of an hour"
 
 
@@ -288,16 +285,18 @@ def _is_signed(first: Approval, signatures: Signatures) -> bool:
 def _tampered(
     context: IssuerContext, number: str, stored: _Request, signatures: Signatures | None
 ) -> Iterator[str]:
-    """Yield how the records of a request are not those that the audit trail names."""
+    """Yield how the records of a request are not those that the journal names."""
     store = context.adapters.store
-    issuer = context.issuer.issuer
-    named = digests_named(store, issuer, stored.place, stored.first.at)
+    named = dict[str, set[str]]()
+    for entry in named_since(context.adapters, stored.place, stored.first.at - UNDER_WAY):
+        if entry.what == WRITTEN:
+            named.setdefault(entry.key, set()).add(entry.sha256)
     keys = [link(stored.place, each) for each in range(1, len(stored.history) + 1)]
     for key in sorted({*keys, *named}):
         content = read_if_stored(store, key)
         sha256 = digest(content) if content else ""
         if sha256 not in named.get(key, set()):
-            yield f"{key} is not as the audit trail has it"
+            yield f"{key} is not as the journal has it"
     if _number(stored.first) != number:
         yield f"its record is not that of request {number}"
     if signatures is not None and not _is_signed(stored.first, signatures):

@@ -9,9 +9,12 @@ from datetime import date, datetime
 from itertools import chain
 from typing import Any
 
+<<<<<<< HEAD
 import polars as pl
 
 from flows.book.upkeep import judge_again
+=======
+>>>>>>> main
 from flows.errors import OperatorError
 from flows.partner_api.coverage import coverage, unknown_words
 from flows.partner_api.funnel import add, age_of, cells, facts, funnel_stages
@@ -75,7 +78,6 @@ def follow_links(
         runs = [candidate for candidate in stored if _is_followed(candidate, today)]
     checks = list(_check_runs(context, service, runs, recheck=recheck))
     rebuilt = [followed.id for followed in runs if _renewed(context, followed)]
-    judge_again(context.adapters, issuer, rebuilt)
     facts = {
         "issuer": issuer,
         "at": context.adapters.now().isoformat(timespec="seconds"),

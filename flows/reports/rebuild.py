@@ -23,7 +23,8 @@ from flows.results.lineage import attempts_after
 from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
 from flows.runs.frames import csv_pieces, write_parquet
-from flows.runs.identity import canonical
+from flows.runs.identity import canonical, digest
+from flows.runs.journal import Act, enter
 from flows.runs.run_status import reported_status
 from flows.runs.store import Entry
 from flows.runs.stored_run import StoredRun
@@ -54,8 +55,8 @@ class RunReport(NamedTuple):
 def rebuild(context: IssuerContext, run: StoredRun, listed: StoredRuns | None = None) -> RunReport:
     """Reconcile a committed run, as it is stored now, with its outcomes and write its report.
 
-    Each file is written atomically. `listed`: the issuer's runs, where somebody has listed them.
-    Raises as `reportable`.
+    Each file is written atomically; then a journal entry lets everybody read the run again.
+    `listed`: the issuer's runs, where somebody has listed them. Raises as `reportable`.
     """
     run = reportable(run)
     recorded = run.records_to_report  # before they are read, so that none is missing unnoticed
@@ -81,7 +82,13 @@ def rebuild(context: IssuerContext, run: StoredRun, listed: StoredRuns | None = 
         lambda: _write_pages(run, runs, summary, chunks, context.forms_url),
     )
     # last: a report whose facts are there is whole
-    run.store.replace(run.keys.report("summary.json"), [canonical(summary)])
+    content = canonical(summary)
+    run.store.replace(run.keys.report("summary.json"), [content])
+
+    def note(act: Act) -> None:
+        act.facts["report"] = digest(content)
+
+    enter(context.adapters, issuer.issuer, "report written", note, run=run.id)
     return RunReport(tuple(sorted(total.breaks)), summary)
 
 

@@ -37,7 +37,7 @@ class Adapters(NamedTuple):
     probe: Callable[[Store, str], None]
     database: Transactions
     connections: int = 16  # requests at a time
-    prover: Prover = NOT_PROVED  # of entries of the audit trail
+    prover: Prover = NOT_PROVED  # of entries of the journal
 
     def within(self, connection: Connection) -> Self:
         """Return the same for whoever reads within the transaction of a connection."""

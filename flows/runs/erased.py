@@ -5,7 +5,7 @@ where we generated the cuid, of what a cardholder is known by then (`cards.py`),
 expiration, so that a new card of theirs is recognised.
 
 The key is one of the store's own, beside the digests, and not a secret of the workers like that of
-the audit trail. It has to live as long as they do: were it lost, or another worker started without
+the journal. It has to live as long as they do: were it lost, or another worker started without
 it, the forgotten would get links again. So it is right that both can only be lost together. What
 the digests protect from is that somebody reads who was erased, in the store, an export or a backup.
 Whoever reads the key beside them can test a cuid that they know from elsewhere, and nothing more.

@@ -55,9 +55,9 @@ class Act:
     def _note(
         self, table: Table, values: Mapping[str, Any] | None, key: Mapping[str, Any] | None = None
     ) -> None:
-        change: dict[str, Any] = {"table": table.name, "values": values and _plain(values)}
+        change: dict[str, Any] = {"table": table.name, "values": values and plain(values)}
         if key is not None:
-            change["key"] = _plain(key)
+            change["key"] = plain(key)
         self.changes.append(change)
 
 
@@ -89,7 +89,7 @@ def enter(
                 "run": run,
                 "once": once,
                 "reason": reason,
-                "facts": _plain(doing.facts),
+                "facts": plain(doing.facts),
                 "changes": doing.changes,
             }
             connection.execute(
@@ -122,7 +122,7 @@ def entries(adapters: Adapters, issuer: str, *which: ColumnElement[bool]) -> lis
 
 def content_of(entry: Mapping[str, Any]) -> bytes:
     """Return what digest and proof of an entry are of: its columns as canonical JSON."""
-    return canonical(_plain({name: entry[name] for name in entry if name not in _SEALED}))
+    return canonical(plain({name: entry[name] for name in entry if name not in _SEALED}))
 
 
 def _chained(
@@ -144,16 +144,16 @@ def _chained(
     return {**chained, "digest": digest(content), "proof": prover.proof(content)}
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Return a value as JSON has it: times in UTC and days as ISO texts."""
     match value:
         case datetime() | date():
             return value.isoformat()
         case Mapping():
-            return {name: _plain(each) for name, each in value.items()}
+            return {name: plain(each) for name, each in value.items()}
         case str():
             return value
         case Sequence():
-            return [_plain(each) for each in value]
+            return [plain(each) for each in value]
         case _:
             return value

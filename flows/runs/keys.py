@@ -29,7 +29,7 @@ DROPPED = re.compile(
     r"|[^/]+/(deliveries|acknowledgements)/[^/]+/received$"
 )
 LASTING = re.compile(
-    r"[^/]+/(commits/|erasures/|audit/|probe/passed-|runs/[^/]+/(manifest\.json$|events/))"
+    r"[^/]+/(commits/|erasures/|journal/|probe/passed-|runs/[^/]+/(manifest\.json$|events/))"
 )
 # as all of ours are, so that most keys are judged by one pattern
 _USUAL_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)*")
@@ -102,8 +102,7 @@ ALL_ISSUERS = "programme/"
 metrics = _prefix("metrics")  # derived: the metrics of an issuer, and the beat of arrivals
 probes = _prefix("probe")  # what the race probe writes
 approvals = _prefix("approvals")  # requests that need a second person, a chain for each
-trail = _prefix("audit")  # the audit trail: one chain that names every record before it is written
-# derived: what a proof of the trail found whole, and which rows the issuer was told of
+# derived: which rows the issuer was told of
 book = _prefix("book")
 analysis = _prefix("analysis")  # derived: the analysts' export
 # what a purge or an erasure deletes or writes over is below these: in a bucket that keeps versions,

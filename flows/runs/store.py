@@ -123,18 +123,6 @@ class Screened(Protocol):
         """
 
 
-@runtime_checkable
-class Marked(Protocol):
-    """A store that marks each write of an object, and whose writers cannot choose the mark.
-
-    S3 makes ETag and time itself. A directory does not: who may write there can set the time of a
-    file, and hold a write open whose change time is that of its begin.
-    """
-
-    def mark(self, entry: Entry) -> str:
-        """Return the mark of the write that an entry, listed or opened, is of."""
-
-
 class ObjectMissingError(OperatorError):
     """There is no object at the key."""
 

@@ -1,4 +1,4 @@
-"""The keyed proof of an entry of the audit trail: that a worker made it, not who can write there.
+"""The keyed proof of an entry of the journal: that a worker made it, not who can write there.
 
 The key is a secret of the workers (`CARDLINK_AUDIT_KEY` or `CARDLINK_AUDIT_KEY_FILE`), or one of
 AWS KMS that never leaves it (`[audit] kms_key`). Old keys stay known for verifying.
@@ -15,14 +15,14 @@ SHORTEST = 32  # characters of a key
 
 
 class ShortKeyError(OperatorError):
-    """A key of the audit trail that could be guessed."""
+    """A key of the journal that could be guessed."""
 
-    message = "A key of the audit trail has {length} characters; it needs at least 32."
+    message = "A key of the journal has {length} characters; it needs at least 32."
     next_step = "Make one, for example with `openssl rand -hex 32`, and give it to all workers."
 
 
 class Prover(Protocol):
-    """What proves entries of the trail: with one key it makes proofs, with several it checks."""
+    """What proves entries of the journal: with one key it makes proofs, with several it checks."""
 
     @property
     def key(self) -> str:
@@ -39,7 +39,7 @@ class Prover(Protocol):
 
 
 class NoKey:
-    """Proves nothing: the process has no key of the trail."""
+    """Proves nothing: the process has no key of the journal."""
 
     key = ""
 
@@ -95,7 +95,7 @@ def _secrets(texts: Iterable[str]) -> tuple[bytes, ...]:
 
 
 def _known_by(secret: bytes) -> str:
-    return _hmac(secret, b"cardlink audit trail")[:16]
+    return _hmac(secret, b"cardlink journal")[:16]
 
 
 def _hmac(secret: bytes, content: bytes) -> str:

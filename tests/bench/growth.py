@@ -17,7 +17,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from flows.runs.audit_trail import audited
 from tests.bench.scene import BANK, CARDLINK, write_toml
 from tests.clocked import ClockedStore
 from tests.night import Bench, issuer
@@ -47,7 +46,7 @@ def grown(folder: Path, runs: int, last: datetime = LAST) -> Bench:
     """Return a bench with so many answered runs behind it, A_DAY a day, made by the real code."""
     folder.mkdir(parents=True, exist_ok=True)
     clock = Clock(last - timedelta(days=runs / A_DAY))
-    bench = Bench(audited(ClockedStore(folder, clock), "grower", clock), issuer(), clock)
+    bench = Bench(ClockedStore(folder, clock), issuer(), clock)
     for first in range(0, runs, TOLD):
         if first:
             sys.stderr.write(f"{first:,} runs, {sum(os.times()[:4]):.0f} CPU seconds\n")
@@ -86,13 +85,11 @@ COMMANDS = (
     "deliver bank --dry-run",
     "renew bank --dry-run",
     "upload bank",
-    "audit verify bank --anew",
     "audit verify bank",
     "purge bank --dry-run",
 )
 DELIVERY = ("deliver bank", "deliver bank --confirm 1 --reason receipt")
 SECOND_DELIVERY = "deliver bank --dry-run, all delivered"
-KEY = {"CARDLINK_AUDIT_KEY": "growth-" * 8}  # of the trail, with which a proof is kept
 ENDINGS = (0, 1, 2, 3, 4)  # exit codes: what a command finds to do is not what is measured
 
 
@@ -126,7 +123,7 @@ def _night(bench: Bench, config: list[str]) -> dict[str, float]:
 
 def _cpu(command: list[str]) -> float:
     silent = subprocess.DEVNULL
-    with subprocess.Popen(command, env=os.environ | KEY, stdout=silent, stderr=silent) as child:
+    with subprocess.Popen(command, stdout=silent, stderr=silent) as child:
         _, status, usage = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
     assert child.returncode in ENDINGS, f"{command}: {child.returncode}"

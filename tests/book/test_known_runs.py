@@ -5,7 +5,6 @@ that.
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,9 @@ from flows.book import upkeep
 from flows.book.book import read_book
 from flows.book.known_runs import LARGEST, ClosedRun, KnownRuns, closed_run, read_plans
 from flows.book.stored_book import known_runs
-from flows.book.upkeep import judge_again
 from flows.operations.purge import plan_purge, purge
 from flows.operations.retention import closed_state, state_of
 from flows.reports.run_facts import facts_of
-from flows.runs.audit_trail import audited
 from flows.runs.documents import read_facts
 from flows.runs.events import record_event
 from flows.runs.keys import keys_of
@@ -165,27 +162,20 @@ def test_a_purged_run_is_closed_with_the_figures_of_its_last_report(tmp_path: Pa
 
 
 def after_days(bench: Bench, run: str, days: int) -> Bench:
-    """Return a bench whose audit trail named a run, and so many days later another one."""
-    first = with_trail(bench)
-    record_event(first.context.adapters, keys_of(run), "noted")
-    quiet = with_trail(later(bench, days))
+    """Return a bench whose journal named a run, and so many days later another one."""
+    record_event(bench.context.adapters, keys_of(run), "noted")
+    quiet = later(bench, days)
     quiet.submit(quiet.drop(3, "bank-20261121.csv", seed=9))
     return quiet
 
 
-def with_trail(bench: Bench) -> Bench:
-    return replace(bench, store=audited(bench.store, "tester", bench.now))
-
-
-@pytest.mark.parametrize(
-    ("together", "days", "is_closed"), [(1, 2, True), (1, 0, False), (2, 2, False)]
-)
-def test_runs_are_judged_together_and_not_on_the_day_they_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: int, days: int, is_closed: bool
+@pytest.mark.parametrize(("together", "is_closed"), [(1, True), (3, False)])
+def test_runs_are_judged_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: int, is_closed: bool
 ) -> None:
     monkeypatch.setattr(upkeep, "TOGETHER", together)
     bench, run = answered(tmp_path)
-    quiet = after_days(bench, run, days)
+    quiet = after_days(bench, run, 2)
     read_book(quiet.context.adapters, "bank")
 
     assert is_closed == (run in known_runs(quiet.context.adapters, quiet.runs).closed)
@@ -223,7 +213,8 @@ def test_a_run_whose_report_was_written_anew_is_judged_again(
     read_book(adapters, "bank")
     summarise(bench, run, {"verdict": "other"})
 
-    judge_again(adapters, "bank", [run] if is_reported else [])
+    if is_reported:
+        record_event(adapters, keys_of(run), "noted")
     read_book(adapters, "bank")
 
     assert verdict == known_runs(adapters, bench.runs).closed[run].verdict

@@ -33,7 +33,7 @@ ALONE = {
 TRAIL_ALONE = {"audit accept"}
 # Entry governs every command alike: `make test` tries these, `make test-all` each
 SOME = ("outbox hold", "mend close", "mend reseal", "deliver", "purge", "link-form")
-KEPT = ("bank/approvals/", "bank/audit/")
+KEPT = ("bank/approvals/", "bank/journal/")
 
 
 def need_two(folder: Path) -> None:

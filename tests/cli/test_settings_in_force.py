@@ -351,7 +351,7 @@ def test_a_request_put_into_the_store_in_the_name_of_another_is_refused(
 
     done = typed(tmp_path, *GATE, who="anna", approve=place.name)
 
-    assert "audit trail" in facts(done)["message"]
+    assert "the journal" in facts(done)["message"]
     assert not list(bank.store.keys("bank/commits/"))
 
 
@@ -370,7 +370,7 @@ def test_a_request_whose_use_was_removed_from_the_store_is_not_used_again(
 
     done = typed(tmp_path, *line, who="bert", approve=number)
 
-    assert "audit trail" in facts(done)["message"]
+    assert "the journal" in facts(done)["message"]
 
 
 def test_a_request_is_refused_with_the_difference_once_its_subject_is_another(

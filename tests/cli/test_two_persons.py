@@ -95,11 +95,11 @@ def asked(folder: Path, *arguments: str, who: str = "anna") -> str:
 
 
 def others(bank: Bench) -> dict[str, bytes]:
-    """Return everything in the store but requests and the trail that names them."""
+    """Return everything in the store but requests and segments of the journal."""
     return {
         key: data
         for key, data in bank.snapshot().items()
-        if not key.startswith(("bank/approvals/", "bank/audit/"))
+        if not key.startswith(("bank/approvals/", "bank/journal/"))
     }
 
 
@@ -356,7 +356,7 @@ def test_the_evidence_of_a_run_holds_what_an_assessor_needs_and_neither_cardhold
         "SHA256SUMS",
         "history.json",
         "settings.json",
-        "trail.jsonl",
+        "journal.jsonl",
         "objects.sha256",
     } <= set(files)
     assert {

@@ -1,44 +1,43 @@
-"""The audit trail: whatever is changed, removed, swapped or inserted is found, and the first of it
-is named.
-"""
+"""The journal: whatever is changed, removed, swapped or inserted is found, and the first of it is named."""
 
 from __future__ import annotations
 
 import random
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple, cast
 
 import pytest
 
 from flows.adapters.local import LocalStore
+from flows.database.connection import Database
 from flows.operations.audit import accept, verify
-from flows.operations.audit_entries import CHANGED, INSERTED, REMOVED
+from flows.operations.audit_journal import CHANGED, INSERTED, REMOVED
 from flows.operations.purge import purge
-from flows.runs.audit_trail import AuditTrail, audited, settle_trails
+from flows.operations.remediation import dismiss
+from flows.runs.audited_store import UNDER_WAY
 from flows.runs.errors import NotFoundError
-from flows.runs.events import record_event
-from flows.runs.identity import digest
-from flows.runs.keys import keys_of, trail
+from flows.runs.keys import keys_of
 from flows.runs.outbox import move
-from flows.runs.store import Store
-from flows.runs.trail_entries import entry_key, is_named
+from flows.runs.trail_entries import is_named
 from schemas.manifest import Manifest
 from tests import servers
 from tests.builders import quick
 from tests.memory import KilledError, MemoryStore
-from tests.night import BANK, NOON, Bench, issuer
+from tests.night import BANK, NOON, Bench, edges, issuer, local_bench
+from tests.operations.lived import Lived
 from tests.operations.retention import later
 
+RECORD = "/manifest.json"
 MUTATIONS = 400
 BY = "anna via worker:1"
 
 
-def audited_bench(store: Store, **changes: object) -> Bench:
-    """Return a bench whose store keeps the audit trail, as every command's does."""
-    return Bench(
-        audited(store, BY, lambda: NOON), issuer(portal={"rows_per_chunk": 10}, **changes), actor=BY
-    )
+def bench_at(folder: Path, **changes: object) -> Bench:
+    """Return a bench on a directory store and a database of its own."""
+    return replace(local_bench(folder, portal={"rows_per_chunk": 10}, **changes), actor=BY)
 
 
 def nights(bench: Bench) -> list[Manifest]:
@@ -50,289 +49,286 @@ def nights(bench: Bench) -> list[Manifest]:
     bench.ingest()
     second = bench.submit(bench.drop(15, "bank-20261121.csv", seed=3)).manifest
     move(bench.context.adapters, second.run, "cancelled", [2], "not these")
+    dismiss(bench.context, bench.drop(3, "test.csv", seed=4), "a test")
     return [first, second]
 
 
 @pytest.fixture(scope="module")
-def lived(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """Everything in a store after two nights."""
-    folder = tmp_path_factory.mktemp("audit")
-    bench = audited_bench(LocalStore(folder))
+def lived(tmp_path_factory: pytest.TempPathFactory) -> Lived:
+    """Everything after two nights."""
+    bench = bench_at(tmp_path_factory.mktemp("audit"))
     nights(bench)
-    settle_trails()
-    return bench.snapshot()
+    return Lived.of(bench)
 
 
-def stored(objects: dict[str, bytes]) -> MemoryStore:
-    """Return a store with these objects."""
-    store = MemoryStore()
-    for key, data in objects.items():
-        store.create(key, data)
-    return store
+def test_what_nobody_touched_is_proved_whole(lived: Lived) -> None:
+    proof = lived.proof()
 
-
-def in_memory(bench_objects: dict[str, bytes]) -> Bench:
-    """Return an audited bench on these objects in memory."""
-    return audited_bench(stored(bench_objects))
-
-
-def test_a_store_that_nobody_touched_is_proved_whole(lived: dict[str, bytes]) -> None:
-    store = stored(lived)
-
-    proof = verify(store, BANK)
-
-    assert () == proof.findings
-    assert sum(1 for key in lived if is_named(key)) == proof.objects
+    assert ((), ()) == (proof.findings, proof.unfinished)
+    assert sum(1 for key in lived.objects if is_named(key)) == proof.objects
     assert proof.entries >= proof.objects > 10
-    assert 0 == proof.older
 
 
-def mutate(objects: dict[str, bytes], chance: random.Random) -> set[str]:
-    """Do one thing to the trail, its records, a chunk or a ledger part; return the keys it was done
-    to.
+class Mutation(NamedTuple):
+    """The objects after something was done to them, or the statement that does it to the journal;
+    what it was done to, by any of these names.
     """
-    kinds = ("/audit/", "/chunks/", "/ledger/")
+
+    objects: dict[str, bytes]
+    statements: tuple[str, ...]
+    touched: set[str]
+
+
+def mutate(lived: Lived, chance: random.Random, entries: int) -> Mutation:
+    """Do one thing to a record, a chunk or a ledger part, or to an entry of the journal."""
+    if chance.random() < 0.4:
+        return mutate_entry(lived, chance, entries)
+    objects = dict(lived.objects)
+    kinds = ("/chunks/", "/ledger/")
     chained = sorted(key for key in objects if is_named(key) or any(kind in key for kind in kinds))
     key = chance.choice(chained)
+    touched = {key}
     match chance.choice(("byte", "remove", "swap", "insert")):
         case "byte":
             at, data = chance.randrange(len(objects[key])), bytearray(objects[key])
             data[at] ^= 1 << chance.randrange(8)
             objects[key] = bytes(data)
-            return {key}
         case "remove":
             del objects[key]
-            return {key}
         case "swap":
             other = chance.choice([one for one in chained if objects[one] != objects[key]])
             objects[key], objects[other] = objects[other], objects[key]
-            return {key, other}
+            touched.add(other)
         case _:
             folder, _, name = key.rpartition("/")
-            entries = sum(1 for one in objects if one.startswith(trail(BANK)))
-            put = f"{folder}/more-{name}" if "/audit/" not in key else entry_key(BANK, entries + 1)
+            put = f"{folder}/more-{name}"
             if not is_named(put) and not any(kind in put for kind in kinds):
                 put = f"{keys_of('bank-20261120-00000000').events}20261120-held.json"
             objects[put] = objects[key]
-            return {put}
+            touched = {put}
+    return Mutation(objects, (), touched)
+
+
+def mutate_entry(lived: Lived, chance: random.Random, entries: int) -> Mutation:
+    """Do one thing to an entry of the journal, as who writes to the database can."""
+    number, other = chance.sample(range(1, entries + 1), 2)
+    of_it = f"where number = {number}"
+    column = chance.choice(["by", "what", "reason", "before", "digest", "run", "proved_by"])
+    named = f"journal/{number}"
+    statements: tuple[str, ...]
+    match chance.choice(("column", "at", "facts", "remove", "swap", "insert")):
+        case "column":
+            statements = (
+                f"""update journal set "{column}" = coalesce("{column}", '') || 'x' {of_it}""",
+            )
+        case "at":
+            statements = (f"update journal set at = '2026-01-01 00:00:00.000000' {of_it}",)
+        case "facts":
+            statements = (f"""update journal set facts = '{{"objects": {{}}}}' {of_it}""",)
+        case "remove":
+            statements = (f"delete from journal {of_it}",)
+        case "swap":
+            pairs = ((number, -1), (other, number), (-1, other))
+            set_number = "update journal set number = {} where number = {}"
+            statements = tuple(set_number.format(new, old) for old, new in pairs)
+        case _:
+            columns = "issuer, at, by, what, run, once, reason, facts, changes, before, digest, proof, proved_by"
+            statements = (
+                f"insert into journal (number, {columns}) select {entries + 1}, {columns} "
+                f"from journal {of_it}",
+            )
+            named = f"journal/{entries + 1}"
+    ignoring = "pragma ignore_check_constraints = on"
+    return Mutation(lived.objects, (ignoring, *statements), {named})
 
 
 @pytest.mark.parametrize("seeds", quick(1, [range(40), range(40, MUTATIONS)]), ids=str)
-def test_every_mutation_of_a_random_kind_is_found_and_a_touched_object_is_named(
-    lived: dict[str, bytes], seeds: range
+def test_every_mutation_of_a_random_kind_is_found_and_what_was_touched_is_named(
+    lived: Lived, seeds: range
 ) -> None:
     missed, unnamed = [], []
-    # once it is gone, only the trail can be named
-    last = max(key for key in lived if key.startswith(trail(BANK)))
-    head = verify(stored(lived), BANK).head
+    whole = lived.proof()
+    last = f"journal/{whole.entries}"  # once it is gone, only the journal can be named
 
     for seed in seeds:
-        objects = dict(lived)
-        touched = mutate(objects, random.Random(seed))
-        found = verify(stored(objects), BANK, head).findings
+        mutation = mutate(lived, random.Random(seed), whole.entries)
+        found = lived.proof(mutation.objects, *mutation.statements, head=whole.head).findings
         if not found:
-            missed.append((seed, touched))
-        elif not touched & {one.key for one in found} and last not in touched:
-            unnamed.append((seed, touched, found[0]))
+            missed.append((seed, mutation.touched, mutation.statements))
+        elif not mutation.touched & {one.key for one in found} and last not in mutation.touched:
+            unnamed.append((seed, mutation.touched, found[0]))
 
     assert [] == missed
     assert [] == unnamed
 
 
 @pytest.mark.slow
-def test_ten_thousand_mutations_are_found(lived: dict[str, bytes]) -> None:
+def test_thousands_of_mutations_are_found(lived: Lived) -> None:
     missed = []
-    head = verify(stored(lived), BANK).head
+    whole = lived.proof()
 
-    for seed in range(MUTATIONS, 10_000):
-        objects = dict(lived)
-        touched = mutate(objects, random.Random(seed))
-        if not verify(stored(objects), BANK, head).findings:
-            missed.append((seed, touched))
+    for seed in range(MUTATIONS, 4_000):
+        mutation = mutate(lived, random.Random(seed), whole.entries)
+        if not lived.proof(mutation.objects, *mutation.statements, head=whole.head).findings:
+            missed.append((seed, mutation.touched))
 
     assert [] == missed
 
 
-def test_the_first_of_several_is_named_first_with_who_recorded_it(lived: dict[str, bytes]) -> None:
-    [event] = [key for key in lived if "-held-" in key]
-    [cancelled] = [key for key in lived if "-cancelled-" in key]
-    objects = {**lived, event: lived[event].replace(b"issuer", b"ISSUER")}
-    del objects[cancelled]
+@pytest.mark.parametrize(
+    ("statement", "place", "what"),
+    [
+        ("update decision set reason = 'another'", "decision/1", CHANGED),
+        ("update decision set facts = '{}'", "decision/1", CHANGED),
+        ("delete from decision", "decision/1", REMOVED),
+        ("update decision set number = 9 where number = 1", "decision/9", INSERTED),
+    ],
+)
+def test_a_row_that_no_entry_wrote_so_is_found_and_accepted_as_it_is(
+    lived: Lived, statement: str, place: str, what: str
+) -> None:
+    bench = lived.changed(None, statement)
+    found = {(one.key, one.what) for one in verify(bench.adapters, BANK).findings}
 
-    found = verify(stored(objects), BANK).findings
+    accept(bench.context, place, "see ticket 7")
 
-    assert [(event, CHANGED), (cancelled, REMOVED)] == [(one.key, one.what) for one in found]
+    assert (place, what) in found
+    assert place not in {one.key for one in verify(bench.adapters, BANK).findings}
+
+
+def test_the_first_of_several_is_named_first_with_who_recorded_it(lived: Lived) -> None:
+    first, *_, last = sorted(key for key in lived.objects if RECORD in key)
+    objects = {**lived.objects, first: b"{}"}
+    del objects[last]
+
+    found = lived.proof(objects).findings
+
+    assert {(first, CHANGED), (last, REMOVED)} <= {(one.key, one.what) for one in found}
+    numbers = [one.entry for one in found if one.entry]
+    assert sorted(numbers) == numbers
     assert BY == found[0].by
 
 
-def test_a_seal_record_that_no_longer_names_its_chunks_is_found(lived: dict[str, bytes]) -> None:
-    seal = next(key for key in lived if "/seals/" in key)
-    objects = {**lived, seal: lived[seal].replace(b'":"', b'":"0', 1)}
+def test_a_seal_record_that_no_longer_names_its_chunks_is_found(lived: Lived) -> None:
+    seal = next((key for key in lived.objects if "/seals/" in key), None)
+    if seal is not None:
+        changed = lived.objects[seal].replace(b'":"', b'":"0', 1)
 
-    found = verify(stored(objects), BANK).findings
-
-    assert [(seal, CHANGED)] == [(one.key, one.what) for one in found]
-
-
-def test_an_end_that_was_cut_off_shows_against_an_earlier_head(lived: dict[str, bytes]) -> None:
-    head = verify(stored(lived), BANK).head
-    last = max(key for key in lived if key.startswith(trail(BANK)))
-    [record] = [key for key in lived if "-cancelled-" in key]
-    cut = {key: data for key, data in lived.items() if key not in (last, record)}
-
-    silent, found = verify(stored(cut), BANK).findings, verify(stored(cut), BANK, head).findings
-
-    assert () == silent
-    assert [trail(BANK)] == [one.key for one in found]
-    assert () == verify(stored(lived), BANK, head).findings
+        assert {(seal, CHANGED)} == lived.found({**lived.objects, seal: changed})
 
 
-def test_what_was_written_before_the_trail_is_named_as_not_chained(tmp_path: Path) -> None:
-    old = Bench(LocalStore(tmp_path), issuer())
-    run = old.submit(old.drop(20)).manifest.run
-    before = [key for key in old.snapshot() if is_named(key)]
+def test_an_end_that_was_cut_off_shows_against_an_earlier_head(lived: Lived) -> None:
+    whole = lived.proof()
+    cut = f"delete from journal where number = {whole.entries}"
+    last = "delete from decision where number = (select max(number) from decision)"
 
-    move(audited_bench(LocalStore(tmp_path)).context.adapters, run, "held", reason="wait")
-
-    proof = verify(old.store, BANK)
-    assert (len(before), ()) == (proof.older, proof.findings)
-    old.store.create(f"{keys_of(run).events}20261120-more.json", b"{}")
-    (tmp_path / next(key for key in before if "/events/" in key)).unlink()
-    assert {INSERTED, REMOVED} == {one.what for one in verify(old.store, BANK).findings}
+    assert "journal" in {one.key for one in lived.proof(None, cut, last, head=whole.head).findings}
+    assert "journal" not in {one.key for one in lived.proof(None, cut, last).findings}
+    assert () == lived.proof(head=whole.head).findings
 
 
-def test_records_without_any_trail_are_a_finding_until_it_is_accepted_that_a_new_one_begins(
-    tmp_path: Path,
+def test_a_database_without_a_journal_is_a_finding_until_it_is_accepted_that_another_begins(
+    lived: Lived,
 ) -> None:
-    old = Bench(LocalStore(tmp_path), issuer())
-    old.submit(old.drop(20))
+    bench = lived.changed(None, "delete from journal", "delete from decision")
+    [missing] = verify(bench.adapters, BANK).findings
+    records = sum(1 for key in lived.objects if is_named(key))
 
-    [missing] = verify(old.store, BANK).findings
-    accept(old.context, missing.key, "a store of a version without a trail")
+    accept(bench.context, missing.key, "the database was lost")
 
-    assert (trail(BANK), "is missing, and 6 records are there") == (missing.key, missing.what)
-    proof = verify(old.store, BANK)
-    assert (1, 6, ()) == (proof.entries, proof.older, proof.findings)
+    assert ("journal", f"is missing, and {records} records are there") == missing[:2]
+    proof = verify(bench.adapters, BANK)
+    assert (1, records, ()) == (proof.entries, proof.objects, proof.findings)
 
 
 def test_an_issuer_without_anything_has_nothing_to_find(tmp_path: Path) -> None:
-    assert () == verify(LocalStore(tmp_path), BANK).findings
+    assert () == verify(edges(LocalStore(tmp_path)), BANK).findings
 
 
-@pytest.mark.parametrize(
-    ("place", "late"), [("/audit/", False), ("/audit/", True), ("/events/", False)]
-)
-def test_what_a_killed_command_named_and_never_wrote_is_no_finding_and_the_next_one_says_so(
-    lived: dict[str, bytes], place: str, late: bool
+@pytest.mark.parametrize("late", [False, True])
+def test_what_a_killed_command_named_is_no_finding_and_told_where_it_is_not_there(
+    lived: Lived, *, late: bool
 ) -> None:
-    store = stored(lived)
-    bench = audited_bench(store)
-    run = next(key.split("/")[2] for key in lived if "-held-" in key)
-    # an event is looked up before it is written
-    store.die_at(place, 1 if place == "/audit/" else 2, late=late)
+    bench = lived.changed()
+    store = cast(MemoryStore, bench.store)
+    store.die_at("/single/", 2, late=late)  # it is looked up before it is written
+    key = f"{BANK}/single/noted.json"
 
     with pytest.raises(KilledError):
-        record_event(bench.context.adapters, keys_of(run), "noted")
+        bench.adapters.store.create(key, b"{}")
 
     store.revive()
-    proof = verify(store, BANK)
-    assert () == proof.findings
-    assert [BY] * (place == "/events/") == [one.by for one in proof.unfinished]
-    an_hour_later = Bench(audited(store, BY, lambda: NOON + timedelta(hours=1)), issuer(), actor=BY)
-    record_event(an_hour_later.context.adapters, keys_of(run), "noted again")
-    proof = verify(store, BANK)
-    assert ((), (), ()) == (proof.findings, proof.unfinished, proof.accepted)
+    proof = verify(bench.adapters, BANK)
+    assert ((), ()) == (proof.findings, proof.unfinished)  # it may still be at work
+    later = replace(bench, now=lambda: NOON + UNDER_WAY)
+    proof = verify(later.adapters, BANK)
+    assert ((), [key] * (not late)) == (proof.findings, [one.key for one in proof.unfinished])
+    if not late:
+        assert later.adapters.store.create(key, b"{ }")
+        proof = verify(later.adapters, BANK)
+        assert ((), ()) == (proof.findings, proof.unfinished)
 
 
-def test_a_process_at_work_is_not_said_to_have_written_nothing(lived: dict[str, bytes]) -> None:
-    store = stored(lived)
-    run = keys_of(next(key.split("/")[2] for key in lived if "-held-" in key))
-    key = f"{run.events}20261120T120000000000-held-00000000.json"
-    AuditTrail(store, BY, lambda: NOON).add(BANK, {key: digest(b"{}")})
+def test_a_record_that_was_written_is_removed_and_never_unfinished(lived: Lived) -> None:
+    """The last record of a command, too: that it was written is noted at once."""
+    last = max(key for key in lived.objects if is_named(key))
+    objects = {key: data for key, data in lived.objects.items() if key != last}
 
-    record_event(audited_bench(store).context.adapters, run, "noted")
-
-    assert [key] == [one.key for one in verify(store, BANK).unfinished]
-    store.create(key, b"{}")
-    assert ((), ()) == (verify(store, BANK).findings, verify(store, BANK).unfinished)
+    assert (last, REMOVED) in lived.found(objects)
 
 
-def test_a_record_that_was_written_and_settled_is_removed_and_never_unfinished(
-    lived: dict[str, bytes],
-) -> None:
-    """The last record of a command, too: a command settles what it wrote when it ends."""
-    [last] = [key for key in lived if "-cancelled-" in key]
-    objects = {key: data for key, data in lived.items() if key != last}
-
-    assert [(last, REMOVED)] == [
-        (one.key, one.what) for one in verify(stored(objects), BANK).findings
-    ]
-
-
-def test_only_findings_can_be_accepted_and_only_as_they_are(lived: dict[str, bytes]) -> None:
-    bench, [event] = in_memory(lived), [key for key in lived if "-held-" in key]
+def test_only_findings_can_be_accepted_and_only_as_they_are(lived: Lived) -> None:
+    bench = lived.changed()
+    record = max(key for key in lived.objects if RECORD in key)
 
     with pytest.raises(NotFoundError):
-        accept(bench.context, event, "it looks odd")
-    bench.store.replace(event, [b"{}"])
-    accept(bench.context, event, "restored by hand")
+        accept(bench.context, record, "it looks odd")
+    bench.store.replace(record, [b"{}"])
+    accept(bench.context, record, "restored by hand")
 
-    assert () == verify(bench.store, BANK).findings
-    bench.store.replace(event, [b"{ }"])
-    assert [event] == [one.key for one in verify(bench.store, BANK).findings]
+    assert record not in {one.key for one in verify(bench.adapters, BANK).findings}
+    bench.store.replace(record, [b"{ }"])
+    assert record in {one.key for one in verify(bench.adapters, BANK).findings}
 
 
-def test_writers_at_the_same_time_lose_no_entry(tmp_path: Path) -> None:
+def test_writers_at_the_same_time_lose_no_entry(tmp_path: Path, database: Database) -> None:
     (tmp_path / "bank").mkdir()
-    run = keys_of("bank-20261120-00000000")
+    store = LocalStore(tmp_path)
 
     def write(writer: int) -> None:
-        bench = audited_bench(LocalStore(tmp_path))
+        adapters = edges(store, database)
         for number in range(10):
-            record_event(bench.context.adapters, run, "noted", writer=writer, number=number)
+            adapters.store.create(f"{BANK}/single/{writer}-{number}.json", b"{}")
 
     with ThreadPoolExecutor(6) as writers:
         list(writers.map(write, range(6)))
 
-    proof = verify(LocalStore(tmp_path), BANK)
-    assert (60, 60, ()) == (proof.entries, proof.objects, proof.findings)
-
-
-def test_one_more_thousand_of_entries_goes_to_the_next_folder() -> None:
-    store = MemoryStore()
-    bench, run = audited_bench(store), keys_of("bank-20261120-00000000")
-    for number in range(1001):
-        record_event(bench.context.adapters, run, "noted", number=number)
-
-    record_event(audited_bench(store).context.adapters, run, "noted", number=1001)
-
-    assert (1002, ()) == (verify(store, BANK).entries, verify(store, BANK).findings)
-    assert "bank/audit/0001/001002.json" in store.objects
+    proof = verify(edges(store, database), BANK)
+    assert (120, 60, ()) == (proof.entries, proof.objects, proof.findings)
 
 
 @pytest.mark.slow
-def test_a_trail_on_s3_is_kept_and_proved_by_the_same_code(moto_server: servers.S3Server) -> None:
-    bench = audited_bench(servers.store(moto_server, "audited"))
+def test_objects_on_s3_are_proved_by_the_same_code(moto_server: servers.S3Server) -> None:
+    bench = Bench(servers.store(moto_server, "audited"), issuer(portal={"rows_per_chunk": 10}))
     run = bench.submit(bench.drop(15)).manifest.run
     move(bench.context.adapters, run, "held", [1], "the issuer asked")
-    whole = verify(bench.store, BANK)
+    whole = verify(bench.adapters, BANK)
+    chunk = keys_of(run).chunks + keys_of(run).chunk_name(2)
 
-    bench.store.replace(keys_of(run).chunks + keys_of(run).chunk_name(2), [b"another"])
+    bench.store.replace(chunk, [b"another"])
 
-    assert (7, ()) == (whole.entries, whole.findings)
-    assert [keys_of(run).chunks + keys_of(run).chunk_name(2)] == [
-        one.key for one in verify(bench.store, BANK).findings
-    ]
+    assert () == whole.findings
+    assert [chunk] == [one.key for one in verify(bench.adapters, BANK).findings]
 
 
 @pytest.mark.slow
-def test_a_purge_leaves_a_trail_that_is_whole(tmp_path: Path) -> None:
-    store = LocalStore(tmp_path)
-    bench = audited_bench(store)
+def test_a_purge_leaves_what_is_proved_whole(tmp_path: Path) -> None:
+    bench = bench_at(tmp_path)
+    store = cast(LocalStore, bench.store)
     bench.now = lambda: datetime.now(UTC)  # objects are dated by the store's clock
     run = nights(bench)[0].run
 
     purge(later(bench, 9).context, store)
 
     assert not list(store.keys(keys_of(run).chunks))
-    assert () == verify(store, BANK).findings
+    assert () == verify(bench.adapters, BANK).findings

@@ -1,16 +1,17 @@
-"""A witness elsewhere keeps where a trail ends: what is cut, put back or deleted is found."""
+"""A witness elsewhere keeps where a journal ends: what is cut, put back or deleted is found."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from sqlalchemy import Connection, insert, select, update
 
 from flows.cli.main import main
+from flows.database.connection import Database
 from flows.operations.audit import verify
 from flows.operations.checkpoints import (
     STALE,
@@ -21,109 +22,110 @@ from flows.operations.checkpoints import (
     witness,
     witnessed,
 )
-from flows.runs.audit_trail import audited, settle_trails
-from flows.runs.events import record_event
-from flows.runs.keys import keys_of, trail
+from flows.runs.adapters import Adapters
+from flows.runs.journal import Act, enter
 from flows.runs.signed_note import Signer
 from flows.runs.store import ConflictError, read
+from schemas.database import JOURNAL
 from tests import keys
 from tests.memory import MemoryStore
-from tests.night import BANK, NOON, Bench, issuer
+from tests.night import BANK, NOON, edges
 
 SIGNER = Signer.new("audit.example.com")
-RUN = keys_of("bank-20261120-00000000")
 
 
-def store_of(objects: Mapping[str, bytes]) -> MemoryStore:
-    """Return a store with these objects."""
-    store = MemoryStore()
-    for key, data in objects.items():
-        store.create(key, data)
-    return store
-
-
-def recorded(store: MemoryStore, times: int) -> None:
-    """Record events, as a command does."""
-    bench = Bench(audited(store, "anna", lambda: NOON), issuer())
+def recorded(times: int, adapters: Adapters | None = None) -> Adapters:
+    """Make so many more entries in a journal, by default an empty one."""
+    adapters = adapters or edges(MemoryStore())
     for number in range(times):
-        record_event(bench.context.adapters, RUN, "noted", number=number, of=times)
-    settle_trails()
+
+        def note(act: Act, number: int = number) -> None:
+            act.facts["number"] = number, times
+
+        enter(adapters, BANK, "noted", note)
+    return adapters
 
 
-def seen(store: MemoryStore, place: MemoryStore, days: int = 0) -> int:
-    """Let the witness look; return the entry up to which it has seen the trail."""
-    return witness(store, place, BANK, SIGNER, NOON + timedelta(days=days)).number
+def cut(adapters: Adapters, left: int) -> Adapters:
+    """Return edges whose database has so many entries alone, as a copy that was put back has."""
+    database = Database("sqlite://")
+    with adapters.database.snapshot() as connection:
+        rows = connection.execute(select(JOURNAL).where(JOURNAL.c.number <= left)).mappings().all()
+
+    def write(connection: Connection) -> None:
+        for row in rows:
+            connection.execute(insert(JOURNAL).values(**row))
+
+    database.act(BANK, write)
+    return adapters._replace(database=database)
 
 
-def findings(store: MemoryStore, place: MemoryStore) -> set[tuple[str, str]]:
+def seen(adapters: Adapters, place: MemoryStore, days: int = 0) -> int:
+    """Let the witness look; return the entry up to which it has seen the journal."""
+    later = adapters._replace(now=lambda: NOON + timedelta(days=days))
+    return witness(later, place, BANK, SIGNER).number
+
+
+def findings(adapters: Adapters, place: MemoryStore) -> set[tuple[str, str]]:
     """Return what a proof finds that knows the last checkpoint."""
     checkpoint = last_checkpoint(place, BANK, SIGNER.verifier)
-    proof = verify(store, BANK, checkpoint=checkpoint)
+    proof = verify(adapters, BANK, checkpoint=checkpoint)
     return {(finding.key, finding.what) for finding in proof.findings}
 
 
-def test_a_trail_that_grows_is_witnessed_again_and_again() -> None:
-    store, place = MemoryStore(), MemoryStore()
+def test_a_journal_that_grows_is_witnessed_again_and_again() -> None:
+    adapters, place = recorded(0), MemoryStore()
 
     numbers = []
     for day in range(3):
-        recorded(store, day + 1)
-        numbers.append(seen(store, place, day))
+        recorded(day + 1, adapters)
+        numbers.append(seen(adapters, place, day))
 
-    last = last_checkpoint(place, BANK, SIGNER.verifier)
-    assert last is not None
-    assert [*sorted(set(numbers[:-1])), last.number] == numbers
-    assert set() == findings(store, place)
+    assert [1, 3, 6] == numbers
+    assert set() == findings(adapters, place)
     assert ["000001.txt", "000002.txt", "000003.txt"] == [key[-10:] for key in place.objects]
 
 
 @pytest.mark.parametrize("left", [0, 1, 3])
-def test_a_store_that_is_put_back_cut_or_deleted_is_found_and_not_signed(left: int) -> None:
-    store, place = MemoryStore(), MemoryStore()
-    recorded(store, 5)
-    number = seen(store, place)
-    entries = sorted(key for key in store.objects if key.startswith(trail(BANK)))
-    records = sorted(key for key in store.objects if key not in entries)
-    rolled_back = store_of({key: read(store, key) for key in entries[:left] + records[:left]})
+def test_a_database_that_is_put_back_cut_or_deleted_is_found_and_not_signed(left: int) -> None:
+    adapters, place = recorded(5), MemoryStore()
+    number = seen(adapters, place)
+    rolled_back = cut(adapters, left)
 
     found = findings(rolled_back, place)
 
     what = f"it has {left} entries" if left else "it is gone"
     expected = f"does not go on from entry {number}, as a witness saw it: {what}"
-    assert (trail(BANK), expected) in found
+    assert ("journal", expected) in found
     with pytest.raises(NotExtendedError, match=what):
         seen(rolled_back, place, 1)
     assert 1 == len(place.objects)
 
 
-def test_a_trail_that_was_written_anew_is_not_the_one_that_was_seen() -> None:
-    store, place = MemoryStore(), MemoryStore()
-    recorded(store, 3)
-    seen(store, place)
-    other = MemoryStore()
-    recorded(other, 9)
+def test_a_journal_that_was_written_anew_is_not_the_one_that_was_seen() -> None:
+    adapters, place = recorded(3), MemoryStore()
+    seen(adapters, place)
+    other = recorded(9)
 
     assert any("that entry is another one" in what for _, what in findings(other, place))
-    assert set() == {(one.key, one.what) for one in verify(other, BANK).findings}
+    assert () == verify(other, BANK).findings
 
 
-def test_a_witness_signs_no_trail_with_a_changed_entry() -> None:
-    store, place = MemoryStore(), MemoryStore()
-    recorded(store, 3)
-    key = f"{trail(BANK)}0000/000002.json"
-    store.replace(key, [read(store, key).replace(b"anna", b"bert")])
+def test_a_witness_signs_no_journal_with_a_changed_entry() -> None:
+    adapters, place = recorded(3), MemoryStore()
+    forged = update(JOURNAL).where(JOURNAL.c.number == 2).values(by="bert")
+    adapters.database.act(BANK, lambda connection: connection.execute(forged).close())
 
-    with pytest.raises(NotExtendedError, match=r"000002\.json: changed"):
-        seen(store, place)
+    with pytest.raises(NotExtendedError, match="journal/2: changed"):
+        seen(adapters, place)
 
 
 def test_a_checkpoint_that_the_witness_did_not_sign_is_refused() -> None:
-    store, place = MemoryStore(), MemoryStore()
-    recorded(store, 3)
-    seen(store, place)
-    seen(store, place, days=1)
+    adapters, place = recorded(3), MemoryStore()
+    seen(adapters, place)
+    seen(adapters, place, days=1)
     key = max(place.objects)
-    place.replace(key, [read(place, key).replace(b"\n4\n", b"\n3\n")])
+    place.replace(key, [read(place, key).replace(b"\n3\n", b"\n2\n")])
 
     with pytest.raises(ConflictError, match=key[-10:]):
         last_checkpoint(place, BANK, SIGNER.verifier)
@@ -135,9 +137,8 @@ def test_a_checkpoint_that_the_witness_did_not_sign_is_refused() -> None:
     ("hours", "state"), [(25, WITNESSED), (26, WITNESSED), (26.1, STALE), (27, STALE)]
 )
 def test_a_checkpoint_is_stale_after_the_hours_of_the_settings(hours: float, state: str) -> None:
-    store, place = MemoryStore(), MemoryStore()
-    recorded(store, 1)
-    seen(store, place)
+    adapters, place = recorded(1), MemoryStore()
+    seen(adapters, place)
     checkpoint = last_checkpoint(place, BANK, SIGNER.verifier)
 
     assert state == witnessed(checkpoint, NOON + timedelta(hours=hours), 26)
@@ -161,7 +162,7 @@ def typed(folder: Path, *arguments: str, key: str = "") -> Result:
     return CliRunner().invoke(main, ["--config", str(folder), *arguments], env=environment)
 
 
-def test_by_the_commands_alone_a_witness_is_set_up_and_finds_an_issuer_that_was_removed(
+def test_by_the_commands_alone_a_witness_is_set_up_and_finds_a_database_that_was_removed(
     tmp_path: Path,
 ) -> None:
     key = tmp_path / "witness.key"
@@ -182,7 +183,7 @@ def test_by_the_commands_alone_a_witness_is_set_up_and_finds_an_issuer_that_was_
     assert 0 == typed(tmp_path, "submit", "bank", "--date", "2026-11-20").exit_code
     signed = typed(tmp_path, "audit", "witness", "bank", key=str(key))
     verified = typed(tmp_path, "audit", "verify", "bank")
-    (tmp_path / "store/bank").rename(tmp_path / "gone")
+    (tmp_path / "cardlink.db").rename(tmp_path / "gone")
     removed = typed(tmp_path, "audit", "verify", "bank")
 
     assert "unwitnessed: nobody outside keeps where the trail ends" in nobody.output
@@ -195,22 +196,3 @@ def test_by_the_commands_alone_a_witness_is_set_up_and_finds_an_issuer_that_was_
     assert "as a witness saw it: it is gone" in removed.stdout
     assert 0o600 == key.stat().st_mode & 0o777
     assert SIGNER.name in key.read_text()
-
-
-def test_a_command_settles_what_it_wrote_so_that_its_last_record_cannot_be_taken_for_unwritten(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "portal.asc").write_bytes(keys.sound().public)
-    (tmp_path / "bank.toml").write_text(TOML.format(fingerprint=keys.sound().fingerprint))
-    extracts = tmp_path / "store/bank/extracts"
-    extracts.mkdir(parents=True)
-    typed(tmp_path, "sample", str(extracts / "bank-20261120.csv"), "--rows", "20")
-    assert 0 == typed(tmp_path, "submit", "bank", "--date", "2026-11-20").exit_code
-    [event] = (tmp_path / "store/bank/runs").glob("*/events/*-committed-*.json")
-    event.unlink()
-
-    done = typed(tmp_path, "--json", "audit", "verify", "bank")
-
-    facts = json.loads(done.stdout)
-    assert (4, []) == (done.exit_code, facts["unfinished"])
-    assert [event.name] == [Path(one["key"]).name for one in facts["findings"]]

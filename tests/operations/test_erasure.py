@@ -36,8 +36,6 @@ from flows.operations.purge import purge
 from flows.partner_api.linking import link_typed
 from flows.partner_api.service import AnswerLostError, LinkRequestError
 from flows.reports.across import reconcile_runs
-from flows.runs import audit_trail
-from flows.runs.audit_trail import audited, settle_trails
 from flows.runs.erased import unfinished_erasures
 from flows.runs.keys import CLEANED
 from flows.runs.single_links import prompted_singles
@@ -45,7 +43,7 @@ from schemas.database import DERIVED
 from schemas.portal import CITY, CUID
 from tests.builders import portal_rows, quick
 from tests.memory import MemoryStore
-from tests.night import BANK, DAY, NOON, Bench, issuer, local_bench, made_once, portal_csv
+from tests.night import BANK, DAY, NOON, Bench, local_bench, made_once, portal_csv
 from tests.partner_api.linker import SERVICE, TYPED, URL, Linker
 from tests.test_dry_runs import answered, facts_of
 
@@ -68,8 +66,7 @@ def extract(*others: str) -> bytes:
 @made_once
 def delivered(folder: Path, /) -> tuple[Bench, str]:
     """Return a bench on which the person's link was delivered, and the run."""
-    (folder / "store").mkdir(parents=True)
-    bench = Bench(LocalStore(folder / "store"), issuer(), folder=folder)
+    bench = local_bench(folder)
     named = trailed(bench)
     run = named.submit(named.drop_bytes(extract(*OTHERS))).manifest.run
     named.answer()
@@ -78,13 +75,12 @@ def delivered(folder: Path, /) -> tuple[Bench, str]:
     confirm(named.context, 1, "received")
     reconcile_runs(named.context)
     export(named.context)
-    settle_trails()
     return bench, run
 
 
 def trailed(bench: Bench) -> Bench:
-    """Return a bench whose store names what it writes in the audit trail, as commands do."""
-    return replace(bench, store=audited(bench.store, BY, lambda: NOON), actor=BY)
+    """Return a bench on which somebody acts whom entries can be told by."""
+    return replace(bench, actor=BY)
 
 
 def cleaner(bench: Bench) -> LocalStore:
@@ -120,8 +116,7 @@ def naming(objects: Mapping[str, bytes], *texts: str) -> list[str]:
 
 
 def findings(bench: Bench) -> set[tuple[str, str]]:
-    settle_trails()
-    return {(each.key, each.what) for each in verify(bench.store, BANK).findings}
+    return {(each.key, each.what) for each in verify(bench.adapters, BANK).findings}
 
 
 def link_of(bench: Bench, run: str) -> str:
@@ -248,7 +243,9 @@ def test_a_store_knows_whom_it_forgot_by_keyed_digests_alone(tmp_path: Path) -> 
         other_store.create(key, content)
     other_store.replace("bank/erasures/key.json", [b'{"key":"00"}'])
     assert erasure_of(other_store, BANK, GONE) is None
-    assert "bank/erasures/key.json" in {each.key for each in verify(other_store, BANK).findings}
+    assert "bank/erasures/key.json" in {
+        each.key for each in verify(replace(bench, store=other_store).adapters, BANK).findings
+    }
 
 
 class _Killed(BaseException):
@@ -289,11 +286,10 @@ def test_an_erasure_that_is_killed_anywhere_is_finished_by_the_next_purge(
     bench = trailed(first)
     dying = _Dying(tmp_path / "store")
     dying.left = calls
-    killed = replace(bench, store=audited(dying, BY, lambda: NOON))
+    killed = replace(bench, store=dying)
 
     with suppress(_Killed):
         erase(killed.context, dying, OfRows(run, [row_of(bench, run)]), WHY)
-    audit_trail._UNSETTLED.clear()  # a dead process says nothing at its end
     bench = trailed(first)
     is_recorded = erasure_of(bench.store, BANK, GONE) is not None
     purge(bench.context, cleaner(first))
@@ -318,11 +314,10 @@ def test_an_erasure_that_is_killed_is_ended_by_the_same_command(tmp_path: Path, 
     row = row_of(bench, run)
     dying = _Dying(tmp_path / "store")
     dying.left = calls
-    killed = replace(bench, store=audited(dying, BY, lambda: NOON))
+    killed = replace(bench, store=dying)
 
     with suppress(_Killed):
         erase(killed.context, dying, OfRows(run, [row]), WHY)
-    audit_trail._UNSETTLED.clear()  # a dead process says nothing at its end
     bench = trailed(first)
     done = erase(bench.context, cleaner(first), OfRows(run, [row]), WHY)
 
@@ -480,6 +475,6 @@ def test_the_database_has_no_row_of_who_is_forgotten(
     erase(bench.context, cleaner(first), OfRows(run, [row_of(bench, run)]), WHY)
 
     # a receiver has the link until it is withdrawn
-    assert ["attempt", "delivery_change"] == sorted(before)
+    assert ["attempt", "delivery_change", "ledger_row"] == sorted(before)
     assert ["delivery_change"] == tables_with(GONE)
     assert "attempt" in tables_with(OTHERS[0])

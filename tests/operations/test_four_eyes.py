@@ -20,10 +20,9 @@ from flows.operations.four_eyes import (
     request,
 )
 from flows.operations.stored_requests import open_requests, stopped, unexpired_requests
-from flows.runs import audit_trail
-from flows.runs.audit_trail import audited
 from flows.runs.keys import approvals, corrections, extracts, results
 from flows.runs.store import StoreBusyError
+from tests.memory import KilledError
 from tests.memory_bench import memory_bench
 from tests.night import NOON, Bench, local_bench
 
@@ -37,7 +36,7 @@ def command(actor: str) -> Command:
 
 
 def bench_at(folder: Path) -> tuple[Bench, Callable[[timedelta], None]]:
-    """Return a bench with an audit trail, and what sets its clock to so long after NOON."""
+    """Return a bench, and what sets its clock to so long after NOON."""
     bench = local_bench(folder)
     moments = [NOON]
 
@@ -45,7 +44,6 @@ def bench_at(folder: Path) -> tuple[Bench, Callable[[timedelta], None]]:
         return moments[-1]
 
     bench.now = now
-    bench.store = audited(bench.store, "tester", now)
     return bench, lambda passed: moments.append(NOON + passed)
 
 
@@ -180,7 +178,7 @@ def test_a_request_whose_carrying_out_could_not_be_recorded_can_be_carried_out(
 def test_a_request_whose_second_person_was_killed_before_it_was_recorded_is_not_called_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench, _ = bench_at(tmp_path)
+    bench, set_clock = bench_at(tmp_path)
     number, _ = request(bench.context, command("anna"))
     create = LocalStore.create
     dead = list[str]()
@@ -188,16 +186,16 @@ def test_a_request_whose_second_person_was_killed_before_it_was_recorded_is_not_
     def mortal(store: LocalStore, key: str, data: bytes) -> bool:
         dead.extend([key] if key.startswith(approvals("bank")) else [])
         if dead:
-            raise StoreBusyError(place=key, code="killed")
+            raise KilledError
         return create(store, key, data)
 
     with monkeypatch.context() as meanwhile:
         meanwhile.setattr(LocalStore, "create", mortal)
-        with pytest.raises(StoreBusyError):
+        with pytest.raises(KilledError):
             carried_out(bench, number)
 
     at_once = carried_out(bench, number)
-    monkeypatch.setattr(audit_trail, "is_gone", lambda _: True)
+    set_clock(timedelta(minutes=16))
 
     assert "somebody is carrying it out, or was killed doing so" in at_once
     assert "anna" == carried_out(bench, number)

@@ -4,7 +4,7 @@ the last, by the functions that hold them and a few values in memory.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -19,7 +19,6 @@ from flows.operations import (
     audit_contents,
 )
 from flows.operations.audit import _Purges
-from flows.operations.audit_entries import CHANGED, NEVER_WRITTEN, REMOVED, Trail, TrailEntry
 from flows.operations.due_acknowledgements import Due, _of_dismissed
 from flows.operations.extract_alerts import _came_by, _is_due
 from flows.runs.chunks import OutboxChunk
@@ -28,13 +27,11 @@ from flows.runs.identity import canonical
 from flows.runs.keys import keys_of
 from flows.runs.run_status import Refusal
 from flows.runs.store import Entry
-from flows.runs.trail_entries import OLD
 from flows.submissions.extract_states import ExtractState
 from schemas.acknowledgement import REFUSED
 from schemas.manifest import ManifestChunk
 from schemas.records import (
     Acknowledgement,
-    AuditEntry,
     Dismissal,
     Purged,
 )
@@ -200,58 +197,8 @@ def test_due_is_what_came_since_a_moment_or_is_of_the_day(name: str, due: list[b
     assert [True, True, False] == [_came_by(extract, NOON) for extract in extracts]
 
 
-# The audit trail
+# The journal
 # --------------------------------------------------------------------------------------------------
-
-REPORTED = "bank/runs/bank-20261120-00000000/outcomes/c1.parquet"
-RECORD = "bank/runs/bank-20261120-00000000/plan.json"
-
-
-def trail(*named: tuple[datetime, dict[str, str]], settled: int = 0) -> Trail:
-    """Return a trail of entries that name these objects at these moments."""
-    store = MemoryStore()
-    entries = []
-    for number, (at, objects) in enumerate(named, 1):
-        entry = TrailEntry(store, number, f"{number}.json", f"{number}")
-        entry.__dict__["document"] = AuditEntry(
-            before="", at=at, by="anna", objects=objects, settled=settled
-        )
-        entries.append(entry)
-    return Trail(entries)
-
-
-def what(trail: Trail, key: str, sha256: str) -> str:
-    """Return what is wrong with an object, "" for nothing."""
-    finding = trail.finding(key, sha256)
-    return finding.what if finding is not None else ""
-
-
-@pytest.mark.parametrize(
-    ("apart", "expected"), [(OLD - SECOND, ""), (OLD, ""), (OLD + SECOND, CHANGED)]
-)
-def test_of_what_is_written_again_the_last_time_counts_and_those_of_about_the_same_time(
-    apart: timedelta, expected: str
-) -> None:
-    named = trail((NOON, {REPORTED: "a"}), (NOON + apart, {REPORTED: "b"}), settled=2)
-
-    assert ["", expected] == [what(named, REPORTED, sha256) for sha256 in "ba"]
-    assert NOON + apart == named.named_at(REPORTED)
-
-
-def test_what_was_accepted_with_a_reason_counts_alone_until_it_is_written_again() -> None:
-    named = trail(*((NOON, {REPORTED: sha256}) for sha256 in "abc"), settled=3)
-    accepted = named.entries[1].document
-    assert accepted is not None
-    named.entries[1].__dict__["document"] = accepted.model_copy(update={"reason": "put back"})
-
-    assert [CHANGED, "", ""] == [what(named, REPORTED, sha256) for sha256 in "abc"]
-
-
-@pytest.mark.parametrize(("settled", "expected"), [(0, NEVER_WRITTEN), (1, REMOVED)])
-def test_what_is_named_and_not_there_was_never_written_unless_that_is_settled(
-    settled: int, expected: str
-) -> None:
-    assert expected == what(trail((NOON, {RECORD: "a"}), settled=settled), RECORD, "")
 
 
 def test_retention_took_what_was_named_up_to_the_last_time_it_removed_its_kind() -> None:
@@ -263,6 +210,6 @@ def test_retention_took_what_was_named_up_to_the_last_time_it_removed_its_kind()
     purges = _Purges(store, BANK, list(store.objects))
     finding = cast(Any, SimpleNamespace(key="bank/single/x.json"))
 
-    took = [purges.took(finding, trail((moment, {finding.key: "a"}))) for moment in MOMENTS]
+    took = [purges.took(finding, moment) for moment in MOMENTS]
 
     assert [True, True, False] == took

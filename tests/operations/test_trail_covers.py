@@ -2,36 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from flows.adapters.local import LocalStore
 from flows.operations.audit import verify
 from flows.operations.audit_contents import OTHER_ANSWERS
-from flows.operations.audit_entries import CHANGED, INSERTED, REMOVED
+from flows.operations.audit_journal import CHANGED, INSERTED, REMOVED
 from flows.operations.audit_links import OTHER_LINKS
 from flows.operations.break_decisions import close_break
 from flows.operations.delivered_so_far import confirm
 from flows.operations.delivery import deliver
-from flows.runs.audit_trail import audited, settle_trails
 from schemas.breaks import CONFLICTING_RESULT, LINK
-from tests.memory import MemoryStore
-from tests.night import BANK, NOON, Bench, issuer
+from tests.night import BANK, Bench, local_bench
+from tests.operations.lived import Lived
 
 Objects = dict[str, bytes]
 BY = "anna via worker:1"
 
 
 @pytest.fixture(scope="module")
-def lived(tmp_path_factory: pytest.TempPathFactory) -> Objects:
-    """Everything in a store after two nights, one of them delivered, and corrected results."""
-    store = LocalStore(tmp_path_factory.mktemp("covered"))
-    settings = issuer(portal={"rows_per_chunk": 10})
-    bench = Bench(audited(store, BY, lambda: NOON), settings, actor=BY)
+def lived(tmp_path_factory: pytest.TempPathFactory) -> Lived:
+    """Everything after two nights, one of them delivered, and corrected results."""
+    folder = tmp_path_factory.mktemp("covered")
+    bench = replace(local_bench(folder, portal={"rows_per_chunk": 10}), actor=BY)
     bench.submit(bench.drop(25))
     bench.answer()
     bench.ingest()
@@ -41,16 +39,12 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> Objects:
     bench.answer(fail_share=0.5, seed=2)
     bench.ingest()
     deliver(bench.context)
-    settle_trails()
-    return bench.snapshot()
+    return Lived.of(bench)
 
 
-def found(objects: Mapping[str, bytes]) -> set[tuple[str, str]]:
+def found(bench: Bench) -> set[tuple[str, str]]:
     """Return what a proof finds, by key."""
-    store = MemoryStore()
-    for key, data in objects.items():
-        store.create(key, data)
-    return {(finding.key, finding.what) for finding in verify(store, BANK).findings}
+    return {(finding.key, finding.what) for finding in verify(bench.adapters, BANK).findings}
 
 
 def key_of(objects: Objects, part: str) -> str:
@@ -79,8 +73,8 @@ def with_swapped_csv(content: bytes) -> bytes:
 
 
 @pytest.mark.slow
-def test_two_nights_with_results_and_deliveries_are_proved_whole(lived: Objects) -> None:
-    assert set() == found(lived)
+def test_two_nights_with_results_and_deliveries_are_proved_whole(lived: Lived) -> None:
+    assert set() == lived.found()
 
 
 @pytest.mark.parametrize(
@@ -97,13 +91,13 @@ def test_two_nights_with_results_and_deliveries_are_proved_whole(lived: Objects)
     ],
 )
 def test_links_of_two_cardholders_that_are_swapped_are_found_where_it_was_done(
-    lived: Objects, part: str, forge: Callable[[bytes], bytes], difference: str
+    lived: Lived, part: str, forge: Callable[[bytes], bytes], difference: str
 ) -> None:
-    key = key_of(lived, part)
-    forged = {**lived, key: forge(lived[key])}
+    key = key_of(lived.objects, part)
+    forged = {**lived.objects, key: forge(lived.objects[key])}
 
-    assert forged != lived
-    assert (key, difference) in found(forged)
+    assert forged != lived.objects
+    assert (key, difference) in lived.found(forged)
 
 
 @pytest.mark.parametrize(
@@ -114,37 +108,39 @@ def test_links_of_two_cardholders_that_are_swapped_are_found_where_it_was_done(
         ("/claims/000001.json", REMOVED),
     ],
 )
-def test_what_was_removed_is_found(lived: Objects, part: str, difference: str) -> None:
-    key = key_of(lived, part)
+def test_what_was_removed_is_found(lived: Lived, part: str, difference: str) -> None:
+    key = key_of(lived.objects, part)
 
-    assert (key, difference) in found({one: data for one, data in lived.items() if one != key})
+    assert (key, difference) in lived.found(
+        {one: data for one, data in lived.objects.items() if one != key}
+    )
 
 
-def test_results_that_nobody_ingested_cannot_be_put_beside_the_others(lived: Objects) -> None:
-    key = key_of(lived, "/outcomes/")
+def test_results_that_nobody_ingested_cannot_be_put_beside_the_others(lived: Lived) -> None:
+    key = key_of(lived.objects, "/outcomes/")
     inserted = key.replace("/outcomes/", "/outcomes/0")
 
-    assert (inserted, INSERTED) in found({**lived, inserted: lived[key]})
+    assert (inserted, INSERTED) in lived.found({**lived.objects, inserted: lived.objects[key]})
 
 
-def test_an_earlier_copy_of_what_came_of_a_result_is_found(lived: Objects) -> None:
+def test_an_earlier_copy_of_what_came_of_a_result_is_found(lived: Lived) -> None:
     """What is written again counts as it was written last."""
-    key = key_of(lived, "/outcomes/")
-    other = max(one for one in lived if "/outcomes/" in one)
+    key = key_of(lived.objects, "/outcomes/")
+    other = max(one for one in lived.objects if "/outcomes/" in one)
 
-    assert (key, CHANGED) in found({**lived, key: lived[other]})
+    assert (key, CHANGED) in lived.found({**lived.objects, key: lived.objects[other]})
 
 
-def test_a_result_file_that_the_operator_has_removed_is_no_finding(lived: Objects) -> None:
-    key = key_of(lived, "/results/")
+def test_a_result_file_that_the_operator_has_removed_is_no_finding(lived: Lived) -> None:
+    key = key_of(lived.objects, "/results/")
 
-    assert set() == found({one: data for one, data in lived.items() if one != key})
+    assert set() == lived.found({one: data for one, data in lived.objects.items() if one != key})
 
 
 def test_a_result_file_that_comes_again_with_another_link_is_a_break_and_a_finding_until_decided(
     tmp_path: Path,
 ) -> None:
-    bench = Bench(audited(LocalStore(tmp_path), BY, lambda: NOON), issuer(), actor=BY)
+    bench = local_bench(tmp_path)
     run = bench.submit(bench.drop(3)).manifest.run
     bench.answer()
     bench.ingest()
@@ -156,14 +152,12 @@ def test_a_result_file_that_comes_again_with_another_link_is_a_break_and_a_findi
     bench.store.replace(key, [b"\n".join(swapped_lines) + b"\n"])
     [report] = bench.ingest().reports
     open_breaks = [(known["name"], known["rows"]) for known in report.summary["breaks"]]
-    settle_trails()
-    before = found(bench.snapshot())
+    before = found(bench)
     close_break(bench.context, run, CONFLICTING_RESULT, "", "as the partner says", LINK)
-    settle_trails()
 
     assert [(CONFLICTING_RESULT, 2)] == open_breaks
     assert 1 == report.summary["rows"]["linked"]
     assert {(key, OTHER_ANSWERS)} == before
-    assert set() == found(bench.snapshot())
+    assert set() == found(bench)
     links = pl.read_csv(bench.report(run, "links.csv"))
     assert {first[2].decode(), second[2].decode()} < set(links["url"])

@@ -1,120 +1,124 @@
-"""Entries of the audit trail are proved by a key that writers of the store do not have."""
+"""Entries of the journal are proved by a key that writers of the store do not have."""
 
 from __future__ import annotations
 
-import json
-
 import pytest
+from sqlalchemy import Connection, insert, select
 
 from flows.adapters.kms_prover import KmsError, KmsProver
 from flows.operations.audit import accept, verify
-from flows.operations.audit_entries import FORGED, UNPROVED
-from flows.runs.audit_trail import audited, settle_trails
-from flows.runs.events import record_event
-from flows.runs.identity import canonical, digest
-from flows.runs.keys import keys_of
-from flows.runs.store import read
-from flows.runs.trail_entries import entry_key
+from flows.operations.audit_journal import FORGED, UNPROVED
+from flows.runs.adapters import Adapters
+from flows.runs.identity import digest
+from flows.runs.journal import Act, content_of, enter
 from flows.runs.trail_proof import NOT_PROVED, HmacProver, Prover, ShortKeyError
+from schemas.database import JOURNAL
 from tests import servers
 from tests.memory import MemoryStore
-from tests.night import BANK, NOON, Bench, issuer
+from tests.night import BANK, Bench
 
 SECRET = "1" * 64
 OTHER = "2" * 64
-RUN = keys_of("bank-20261120-00000000")
 
 
-def recorded(store: MemoryStore, prover: Prover, times: int = 2) -> Bench:
-    """Record events by a worker that proves them so; return its bench."""
-    bench = Bench(audited(store, "anna", lambda: NOON, prover), issuer())
+def recorded(bench: Bench, prover: Prover, times: int = 2) -> Adapters:
+    """Make entries by a worker that proves them so; return its edges."""
+    adapters = bench.adapters._replace(prover=prover)
     for number in range(times):
-        record_event(bench.context.adapters, RUN, "noted", number=number, by_key=prover.key)
-    settle_trails()
-    return bench
+
+        def note(act: Act, number: int = number) -> None:
+            act.facts["number"] = number
+
+        enter(adapters, BANK, "noted", note)
+    return adapters
 
 
-def found(store: MemoryStore, prover: Prover) -> list[tuple[str, str]]:
-    findings = verify(store, BANK, prover=prover).findings
+def found(adapters: Adapters, prover: Prover) -> list[tuple[str, str]]:
+    findings = verify(adapters._replace(prover=prover), BANK).findings
     return [(finding.key, finding.what) for finding in findings]
 
 
-def forge(store: MemoryStore, number: int, proved_by: str = "", proof: str = "") -> None:
-    """Add an entry whose digest and seal fit, as who writes to the store can."""
-    last = read(store, entry_key(BANK, number - 1))
-    unsealed = {"before": digest(last), "objects": {}, "by": "nobody", "seal": "", "proof": ""}
-    entry = json.loads(last) | unsealed | {"proved_by": proved_by}
-    marks = {"seal": digest(canonical(entry)), "proof": proof}
-    store.create(entry_key(BANK, number), canonical({**entry, **marks}))
+def forge(adapters: Adapters, proved_by: str = "", proof: str = "") -> str:
+    """Add an entry whose digest fits, as who writes to the database can; return its name."""
+
+    def add(connection: Connection) -> str:
+        query = select(JOURNAL).order_by(JOURNAL.c.number.desc()).limit(1)
+        last = dict(connection.execute(query).mappings().one())
+        number = last["number"] + 1
+        changed = {"number": number, "before": last["digest"], "by": "nobody"}
+        entry = {**last, **changed, "proved_by": proved_by}
+        marks = {"digest": digest(content_of(entry)), "proof": proof}
+        connection.execute(insert(JOURNAL).values(**{**entry, **marks}))
+        return f"journal/{number}"
+
+    return adapters.database.act(BANK, add)
 
 
-def test_a_trail_of_workers_with_the_key_is_proved_whole() -> None:
-    store = MemoryStore()
+def test_a_journal_of_workers_with_the_key_is_proved_whole() -> None:
     prover = HmacProver.of(SECRET)
 
-    recorded(store, prover)
+    adapters = recorded(Bench(MemoryStore()), prover)
 
-    assert [] == found(store, prover)
-    assert 0 == verify(store, BANK, prover=prover).unproved
+    assert [] == found(adapters, prover)
+    assert 0 == verify(adapters, BANK).unproved
 
 
 def test_who_has_not_the_key_sees_how_many_entries_cannot_be_checked() -> None:
-    store = MemoryStore()
-    recorded(store, HmacProver.of(SECRET))
+    bench = Bench(MemoryStore())
+    recorded(bench, HmacProver.of(SECRET))
 
-    proof = verify(store, BANK, prover=NOT_PROVED)
+    proof = verify(bench.adapters, BANK)
 
     assert ((), proof.entries) == (proof.findings, proof.unproved)
 
 
 def test_an_entry_that_was_added_without_the_key_is_found() -> None:
-    store = MemoryStore()
+    bench = Bench(MemoryStore())
     prover = HmacProver.of(SECRET)
-    recorded(store, prover)
-    number = verify(store, BANK).entries + 1
+    adapters = recorded(bench, prover)
 
-    forge(store, number)
+    forged = forge(adapters)
 
-    assert [(entry_key(BANK, number), UNPROVED)] == found(store, prover)
+    assert [(forged, UNPROVED)] == found(adapters, prover)
 
 
 def test_an_entry_with_a_proof_that_somebody_made_up_is_found() -> None:
-    store = MemoryStore()
+    bench = Bench(MemoryStore())
     prover = HmacProver.of(SECRET)
-    recorded(store, prover)
-    number = verify(store, BANK).entries + 1
+    adapters = recorded(bench, prover)
 
-    forge(store, number, prover.key, HmacProver.of(OTHER).proof(b"anything"))
+    forged = forge(adapters, prover.key, HmacProver.of(OTHER).proof(b"anything"))
 
-    assert [(entry_key(BANK, number), FORGED)] == found(store, prover)
+    assert [(forged, FORGED)] == found(adapters, prover)
 
 
 def test_after_a_new_secret_the_old_entries_are_still_proved() -> None:
-    store = MemoryStore()
-    recorded(store, HmacProver.of(SECRET))
+    bench = Bench(MemoryStore())
+    recorded(bench, HmacProver.of(SECRET))
 
     both = HmacProver.of(f"{OTHER}\n{SECRET}\n")
-    recorded(store, both)
+    adapters = recorded(bench, both)
 
     assert HmacProver.of(OTHER).key == both.key  # the first one is the current one
-    assert [] == found(store, both)
-    assert 0 == verify(store, BANK, prover=both).unproved
-    assert 0 < verify(store, BANK, prover=HmacProver.of(OTHER)).unproved
+    assert [] == found(adapters, both)
+    assert 0 == verify(adapters, BANK).unproved
+    assert 0 < verify(adapters._replace(prover=HmacProver.of(OTHER)), BANK).unproved
 
 
 def test_a_worker_that_lacked_the_key_is_accepted_by_one_that_has_it() -> None:
-    store = MemoryStore()
+    bench = Bench(MemoryStore())
     prover = HmacProver.of(SECRET)
-    bench = recorded(store, prover)
-    recorded(store, NOT_PROVED, 1)
-    keys = [key for key, _ in found(store, prover)]
+    adapters = recorded(bench, prover)
+    recorded(bench, NOT_PROVED, 1)
+    keys = [key for key, _ in found(adapters, prover)]
 
     for key in keys:
-        context = bench.context._replace(adapters=bench.context.adapters._replace(prover=prover))
-        accept(context, key, "worker 7 was set up without the key")
+        accept(
+            bench.context._replace(adapters=adapters), key, "worker 7 was set up without the key"
+        )
 
     assert len(keys) > 0
-    assert [] == found(store, prover)
+    assert [] == found(adapters, prover)
 
 
 def test_a_secret_that_could_be_guessed_is_refused() -> None:
@@ -133,12 +137,11 @@ def test_a_key_of_kms_proves_and_checks(
     kms = KmsProver("")._client
     made = kms.create_key(KeyUsage="GENERATE_VERIFY_MAC", KeySpec="HMAC_256")
     prover = KmsProver(made["KeyMetadata"]["KeyId"])
-    store = MemoryStore()
-    recorded(store, prover)
-    number = verify(store, BANK).entries + 1
+    bench = Bench(MemoryStore())
+    adapters = recorded(bench, prover)
 
-    assert [] == found(store, prover)
-    forge(store, number, prover.key, "00" * 32)
-    assert [(entry_key(BANK, number), FORGED)] == found(store, prover)
+    assert [] == found(adapters, prover)
+    forged = forge(adapters, prover.key, "00" * 32)
+    assert [(forged, FORGED)] == found(adapters, prover)
     with pytest.raises(KmsError, match="NotFoundException"):
         KmsProver("alias/none").proof(b"content")

@@ -188,19 +188,19 @@ def test_the_sequence_number_of_another_extract_is_committed_once(
 
 
 def test_of_many_at_once_each_gets_a_turn_of_its_own() -> None:
-    store = MemoryStore()
+    adapters = edges(MemoryStore())
     first = nights()[1][0].model_copy(update={"ledger": ()})
     rivals = [first.model_copy(update={"run": f"{first.run}-r{number}"}) for number in range(2, 12)]
 
     with ThreadPoolExecutor(5) as threads:
         list(
             threads.map(
-                lambda rival: register_run(edges(store), "bank", rival, 0, guarded=True), rivals
+                lambda rival: register_run(adapters, "bank", rival, 0, guarded=True), rivals
             )
         )
 
     assert sorted(rival.run for rival in rivals) == sorted(
-        run.run for run in registered_runs(store, "bank")
+        run.run for run in registered_runs(adapters.store, "bank")
     )
 
 

@@ -4,7 +4,6 @@ by the functions that hold them and a few values in memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextlib import nullcontext
 from datetime import timedelta
 from threading import Barrier
@@ -20,16 +19,14 @@ from flows.runs import (
     single_links,
     stored_runs,
     told,
-    trail_entries,
 )
-from flows.runs.audit_trail import AuditTrail
 from flows.runs.chunks import chunks_as_sealed, commit_time
 from flows.runs.closings import add_closing, closed_breaks
 from flows.runs.delivered import DeliveryId, delivered_links_key, delivery_folder
 from flows.runs.erased import is_erased, is_interrupted
-from flows.runs.identity import canonical, digest
+from flows.runs.identity import canonical
 from flows.runs.journal import enter
-from flows.runs.keys import LONGEST_PART, RunId, RunKeys, acknowledgements, checked, link, trail
+from flows.runs.keys import LONGEST_PART, RunId, RunKeys, acknowledgements, checked, link
 from flows.runs.notices import EXPIRED, LONGEST_PAUSE, PAUSE, _History
 from flows.runs.openpgp import _new_length, _recipient, blocks
 from flows.runs.retry import Retry
@@ -39,13 +36,11 @@ from flows.runs.store import KeyRefusedError
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently
-from flows.runs.trail_entries import ENTRY, OLD, SKEW, digests_named
 from flows.runs.trail_proof import SHORTEST, ShortKeyError, _secrets
 from schemas.ledger import LINKED
 from schemas.reasons import ERASED
 from schemas.records import Closing
 from tests.memory import MemoryStore
-from tests.memory_bench import memory_bench
 from tests.night import BANK, DAY, NOON, edges
 
 SECOND = timedelta(seconds=1)
@@ -302,50 +297,7 @@ def test_a_receipt_is_late_from_the_end_of_its_time_on(
     assert (None if seconds < 0 else (11, 12, first)) == late
 
 
-def entries(times: Iterable[Any]) -> MemoryStore:
-    store = MemoryStore()
-    trail_of = AuditTrail(store, "anna", lambda: clock[0])
-    for number, time in enumerate(times, 1):
-        clock = [time]
-        trail_of.add(BANK, {f"{BANK}/x/{number}": f"{number}"})
-    return store
-
-
-@pytest.mark.parametrize("seconds", AROUND)
-def test_entries_of_a_clock_that_is_a_little_behind_are_read_as_well(seconds: int) -> None:
-    store = entries([NOON - SKEW + seconds * SECOND])
-
-    assert (seconds >= 0) == bool(digests_named(store, BANK, f"{BANK}/x/", NOON))
-
-
-def test_the_last_entry_is_the_one_with_the_greatest_number() -> None:
-    store = entries([NOON] * 3)
-    keys = [entry.key for entry in store.keys(trail(BANK)) if ENTRY.fullmatch(entry.key)]
-
-    assert (3, digest(store.objects[max(keys)][1])) == trail_entries.last_entry(store, BANK)
-
-
-@pytest.mark.parametrize("seconds", AROUND)
-def test_who_named_an_object_longer_ago_than_any_write_takes_has_gone(seconds: int) -> None:
-    bench = memory_bench()
-    trail_of = AuditTrail(bench.store, "anna", lambda: NOON)
-    entry: Any = SimpleNamespace(process="", at=NOON - OLD - seconds * SECOND)
-
-    assert (seconds > 0) == trail_of._is_over(entry)
-
-
-def test_that_everything_is_written_is_said_where_something_was() -> None:
-    store = MemoryStore()
-    trail_of = AuditTrail(store, "anna", lambda: NOON)
-    trail_of.create(f"{BANK}/commits/000001.json", b"{}")
-    trail_of.settle_gone("other")
-
-    trail_of.settle()
-
-    assert [2, 0] == [trail_entries.last_entry(store, name)[0] for name in (BANK, "other")]
-
-
 @pytest.mark.parametrize("more", AROUND)
-def test_the_key_of_a_trail_has_32_characters_or_more(more: int) -> None:
+def test_the_key_of_a_journal_has_32_characters_or_more(more: int) -> None:
     with pytest.raises(ShortKeyError) if more < 0 else nullcontext():
         _secrets(["x" * (SHORTEST + more)])

@@ -1,0 +1,106 @@
+"""A store whose writes are in the journal: what matters for good is named there by its digest.
+
+An object is named before it is written, and noted as written after. So what is there and has no
+name was put there by somebody else, what was written and is gone was removed, and what is named
+alone is what a killed process was about to write. Both entries name the run, so that whoever has
+read it reads it again.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
+
+from flows.errors import CardlinkError
+from flows.runs.adapters import Adapters
+from flows.runs.identity import digest
+from flows.runs.journal import Act, enter, entries
+from flows.runs.store import Store, read_if_stored
+from flows.runs.trail_entries import is_named
+from schemas.database import JOURNAL
+
+WRITING: Final = "writing"  # of an entry whose fact `objects` has digests by key
+WRITTEN: Final = "written"  # of the entry after that, with the same fact
+FAILED: Final = "not written"  # instead of that, where the store refused; it may be there after all
+# after that long, what is named and not there is not about to be written any more
+UNDER_WAY: Final = timedelta(minutes=15)
+_OF_RUN = re.compile(r"[^/]+/runs/([^/]+)/")
+
+
+def audited(adapters: Adapters) -> Adapters:
+    """Return adapters whose store enters in the journal what it writes of what `is_named`.
+
+    Otherwise the store is like theirs. It may not write while a transaction is open.
+    """
+    below = adapters.store
+
+    def create(_: Store, key: str, data: bytes) -> bool:
+        """Write `key` unless it exists, as a store does."""
+        if not is_named(key):
+            return below.create(key, data)
+        if read_if_stored(below, key, 0) is not None:
+            return False
+        sha256 = digest(data)
+        _name(adapters, WRITING, key, sha256)
+        try:
+            is_created = below.create(key, data)
+        except CardlinkError:
+            _name(adapters, FAILED, key, "")
+            raise
+        if is_created:
+            _name(adapters, WRITTEN, key, sha256)
+        return is_created
+
+    def replace(_: Store, key: str, parts: Iterable[bytes]) -> None:
+        """Write `key` over any earlier content, as a store does."""
+        if not is_named(key):
+            below.replace(key, parts)
+            return
+        running = hashlib.sha256()
+
+        def named() -> Iterator[bytes]:
+            """Yield the parts; the store shows nothing of them before it has the last."""
+            for part in parts:
+                running.update(part)
+                yield part
+            _name(adapters, WRITING, key, running.hexdigest())
+
+        below.replace(key, named())
+        _name(adapters, WRITTEN, key, running.hexdigest())
+
+    own = {"create": create, "replace": replace, "__repr__": lambda _: repr(below)}
+    kind = type("AuditedStore", (type(below),), own)
+    store: Store = object.__new__(kind)
+    store.__dict__ = below.__dict__  # everything else it can do, and is, stays its own
+    return adapters._replace(store=store)
+
+
+def _name(adapters: Adapters, what: str, key: str, sha256: str) -> None:
+    """Enter an object in the journal."""
+
+    def name(act: Act) -> None:
+        act.facts["objects"] = {key: sha256}
+
+    of_run = _OF_RUN.match(key)
+    enter(adapters, key.partition("/")[0], what, name, run=of_run[1] if of_run else None)
+
+
+class Named(NamedTuple):
+    """An object as an entry of the journal names it; `what`: WRITING, WRITTEN or FAILED."""
+
+    what: str
+    key: str
+    sha256: str
+
+
+def named_since(adapters: Adapters, prefix: str, since: datetime) -> list[Named]:
+    """Return the objects whose keys begin so, as entries since then name them."""
+    issuer = prefix.partition("/")[0]
+    is_of_store = JOURNAL.c.what.in_((WRITING, WRITTEN, FAILED))
+    return [
+        Named(entry.what, key, sha256)
+        for entry in entries(adapters, issuer, is_of_store, JOURNAL.c.at >= since)
+        for key, sha256 in entry.facts["objects"].items()
+        if key.startswith(prefix)
+    ]

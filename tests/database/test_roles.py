@@ -1,0 +1,52 @@
+"""The workers' role of a PostgreSQL does everything but change the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from flows.database.connection import Database
+from flows.operations.audit import verify
+from flows.runs.journal import Act, enter, entries
+from tests.memory import MemoryStore
+from tests.night import BANK, edges
+from tests.servers import PostgresqlServer
+
+RIGHTS = Path(__file__).parents[2] / "deploy/postgresql.sql"
+
+
+@pytest.fixture
+def addresses(postgresql_server: PostgresqlServer) -> Iterator[tuple[str, str]]:
+    """The address of a database for its owner, and for the workers."""
+    role = f"workers_{uuid4().hex}"
+    with postgresql_server.database() as address:
+        edges(MemoryStore(), Database(address)).store.create(f"{BANK}/single/x.json", b"{}")
+        with psycopg.connect(address, autocommit=True) as owner:
+            owner.execute(f"CREATE ROLE {role} LOGIN")
+            owner.execute(RIGHTS.read_text().replace(':"workers"', role).encode())
+        yield address, f"{address}&user={role}"
+        with psycopg.connect(address, autocommit=True) as owner:
+            owner.execute(f"DROP OWNED BY {role}")
+            owner.execute(f"DROP ROLE {role}")
+
+
+def test_workers_make_entries_and_cannot_change_or_remove_them(addresses: tuple[str, str]) -> None:
+    _, workers = addresses
+    adapters = edges(MemoryStore(), Database(workers))
+
+    def note(act: Act) -> None:
+        act.facts["number"] = 1
+
+    enter(adapters, BANK, "noted", note)
+
+    assert [1, 2, 3] == [entry.number for entry in entries(adapters, BANK)]
+    assert 3 == verify(adapters, BANK).entries
+    changes = ("UPDATE journal SET reason = ''", "DELETE FROM journal", "TRUNCATE journal")
+    with psycopg.connect(workers, autocommit=True) as connection:
+        for change in changes:
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(change)
