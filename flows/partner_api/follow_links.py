@@ -9,12 +9,8 @@ from datetime import date, datetime
 from itertools import chain
 from typing import Any
 
-<<<<<<< HEAD
 import polars as pl
 
-from flows.book.upkeep import judge_again
-=======
->>>>>>> main
 from flows.errors import OperatorError
 from flows.partner_api.coverage import coverage, unknown_words
 from flows.partner_api.funnel import add, age_of, cells, facts, funnel_stages
