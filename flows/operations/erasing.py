@@ -36,7 +36,7 @@ from flows.runs.keys import reconciliation
 from flows.runs.outcomes import erase_outcomes
 from flows.runs.persons import forget_persons
 from flows.runs.placements import mark_check, placements_key, read_placements
-from flows.runs.single_links import answer_key
+from flows.runs.single_links import remove_singles, with_ids
 from flows.runs.store import Cleaner, read, read_if_stored, write_once
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
@@ -68,24 +68,21 @@ def erase_mentions(
     for run, numbers in sorted(rows.items()):
         stored = StoredRun.by_id(context.adapters, run)
         _erase_in_run(context, cleaner, stored, people, sorted(numbers), signed)
+    singles = list[str]()
     for mention in named:
         if mention.place == "single":
-            cleaner.delete(answer_key(mention.key))
-            cleaner.delete(mention.key)
+            singles.append(mention.key.partition("/")[2])
         elif mention.place == "acknowledgements":
             cleaner.delete(mention.key)
         elif is_in_placements(context.issuer.issuer, mention.key):
             _erase_in_report(context, people, mention.key)
+    if singles:
+        issuer = context.issuer.issuer
+        remove_singles(context.adapters, issuer, with_ids(singles), "single links erased")
     forget_persons(context.adapters, context.issuer.issuer, people)
-    for run in sorted({*rows, *_runs_of_singles(named), *_rewritten_since(context, since)}):
+    for run in sorted({*rows, *_rewritten_since(context, since)}):
         _report(context, StoredRun.by_id(context.adapters, run))
     _derive_anew(context, cleaner)
-
-
-def _runs_of_singles(named: Iterable[Mention]) -> set[str]:
-    """Return the runs for whose rows single links were requested."""
-    keys = (mention.key for mention in named if mention.place == "single")
-    return {key.split("/runs/")[1].partition("/")[0] for key in keys if "/runs/" in key}
 
 
 # A run

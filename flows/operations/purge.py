@@ -16,6 +16,8 @@ from datetime import UTC, date, datetime, time, timedelta
 from itertools import chain
 from typing import NamedTuple
 
+from sqlalchemy import or_
+
 from flows.book.known_runs import ClosedRun
 from flows.book.removals import Ledger, removals
 from flows.book.stored_book import known_runs
@@ -37,7 +39,6 @@ from flows.runs.business_date import local_day
 from flows.runs.claim import OLD, ClaimedError
 from flows.runs.context import IssuerContext
 from flows.runs.delivered import FILES
-from flows.runs.documents import read_document
 from flows.runs.errors import AbandonedError
 from flows.runs.identity import canonical
 from flows.runs.keys import (
@@ -47,19 +48,19 @@ from flows.runs.keys import (
     analysis,
     deliveries,
     probes,
-    prompted_prefix,
     purged,
     runs,
 )
 from flows.runs.read_once import read_once
 from flows.runs.run_status import RunStatus
-from flows.runs.single_links import answer_key
-from flows.runs.store import Cleaner, ConflictError, Entry, Store, StoreDeniedError
+from flows.runs.single_links import prompted_singles, remove_singles, with_ids
+from flows.runs.store import Cleaner, ConflictError, Entry, StoreDeniedError
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently
 from flows.runs.told import TOLD_ROWS
-from schemas.records import PARTS, Abandoned, Part, Purged, SingleAnswered
+from schemas.database import SINGLE_LINK
+from schemas.records import PARTS, Abandoned, Part, Purged
 
 DEAD = timedelta(days=1)  # longer than any race probe or run takes
 
@@ -75,6 +76,7 @@ class PurgeUnit(NamedTuple):
     entries: tuple[Entry, ...]
     resumed: bool = False
     abandons: bool = False  # a run that was never committed
+    singles: tuple[str, ...] = ()  # ids of single links that belong to no run
 
 
 class KeptPart(NamedTuple):
@@ -165,6 +167,7 @@ def purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
             continue
         if not unit.resumed:
             context.adapters.store.create(unit.key, canonical(unit.record))
+        _remove_singles(context, unit)
         concurrently(lambda entry: cleaner.delete(entry.key), unit.entries)
         deleted.append(unit)
     concurrently(lambda entry: cleaner.delete(entry.key), plan.temporary)
@@ -173,14 +176,20 @@ def purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
     return plan._replace(lots=tuple(deleted))
 
 
+def _remove_singles(context: IssuerContext, unit: PurgeUnit) -> None:
+    """Remove the single links that go with a unit: before its objects, by which it is resumed."""
+    run = unit.record.run
+    if unit.record.part == "ledger" and (run or unit.singles):
+        which = SINGLE_LINK.c.run == run if run else with_ids(unit.singles)
+        issuer = context.issuer.issuer
+        remove_singles(context.adapters, issuer, which, "single links purged", run or None)
+
+
 def _counted(context: IssuerContext, units: Sequence[PurgeUnit]) -> tuple[PurgeUnit, ...]:
     """Return units with the cardholders who leave the book with them, which each record says."""
     adapters = context.adapters
     begun_now = [unit for unit in units if unit.record.part == "ledger" and not unit.resumed]
-    ledgers = [
-        Ledger(unit.record.run, frozenset(entry.key for entry in unit.entries))
-        for unit in begun_now
-    ]
+    ledgers = [Ledger(unit.record.run, frozenset(unit.singles)) for unit in begun_now]
     today = local_day(adapters.now(), context.issuer.time_zone)
     counts = removals(adapters, context.issuer.issuer, today, ledgers)
     by_key = {unit.key: count for unit, count in zip(begun_now, counts, strict=True)}
@@ -229,48 +238,39 @@ def _links_of_no_run(context: IssuerContext) -> Iterator[PurgeUnit]:
     """
     now = context.adapters.now()
     term = term_of("ledger", context.issuer.retention)
-    for kind, entries in (
-        ("single", _single_links(context, now - term.length)),
-        ("deliveries", _delivered_links(context, now - term.length)),
-        ("acknowledgements", _told_rows(context, now - term.length)),
+    until = now - term.length
+    singles = _single_links(context, until)
+    shared = {"run": "", "part": "ledger", "at": now, "by": redact(context.adapters.actor)}
+    for kind, times, entries in (
+        ("single", list(singles.values()), ()),
+        ("deliveries", None, _delivered_links(context, until)),
+        ("acknowledgements", None, _told_rows(context, until)),
     ):
-        if not entries:
+        moments = [entry.modified for entry in entries] if times is None else times
+        if not moments:
             continue
         record = Purged(
-            run="",
-            part="ledger",
-            at=now,
-            by=redact(context.adapters.actor),
-            since=max(entry.modified for entry in entries),
+            **shared,
+            since=max(moments),
             setting=term.setting,
-            objects={kind: len(entries)},
+            objects={kind: len(moments)},
             bytes=sum(entry.size for entry in entries),
         )
         key = f"{purged(context.issuer.issuer)}{kind}/{now:%Y%m%dT%H%M%S%f}.json"
-        yield PurgeUnit(key, record, tuple(entries))
+        yield PurgeUnit(key, record, tuple(entries), singles=() if entries else tuple(singles))
 
 
-def _single_links(context: IssuerContext, until: datetime) -> list[Entry]:
-    """Return the requests of no run that were answered, each with its answer, both that old.
+def _single_links(context: IssuerContext, until: datetime) -> dict[str, datetime]:
+    """Return the requests of no run that were answered so long ago, by id, and when.
 
     Not those whose link can still be opened.
     """
-    store = context.adapters.store
     today = local_day(context.adapters.now(), context.issuer.time_zone)
-    entries = store.keys(prompted_prefix(context.issuer.issuer))
-    old = {entry.key: entry for entry in entries if entry.modified <= until}
-    answered: list[Entry] = []
-    for key, entry in old.items():
-        answer = old.get(answer_key(key))
-        if answer is not None and not _is_alive(store, answer.key, today):
-            answered += [entry, answer]
-    return answered
-
-
-def _is_alive(store: Store, answer: str, today: date) -> bool:
-    """Return whether an answer gave a link that can still be opened."""
-    answered = read_document(store, answer, SingleAnswered)
-    return bool(answered and answered.expires_on and answered.expires_on >= today)
+    column = SINGLE_LINK.c
+    is_old = column.answered_at <= until
+    cannot_be_opened = or_(column.expires_on.is_(None), column.expires_on < today)
+    singles = prompted_singles(context.adapters, context.issuer.issuer, is_old, cannot_be_opened)
+    return {single.id: single.answered.at for single in singles if single.answered}
 
 
 def _delivered_links(context: IssuerContext, until: datetime) -> list[Entry]:
@@ -323,7 +323,7 @@ class _Candidate:
     def state(self) -> RunState:
         """What is still open in the run, and since when nothing is."""
         if self.closed is not None:
-            return closed_state(self.closed, self.run.keys, self.entries)
+            return closed_state(self.closed, self.run, self.entries)
         return state_of(self.context, self.run, self.entries)
 
     def verdict(self, part: Part) -> Kept | None:

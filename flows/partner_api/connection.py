@@ -72,11 +72,8 @@ def check_service(context: IssuerContext) -> Iterator[str]:
     settings = context.issuer.service
     if settings is None:
         return
-    timeouts = {
-        name: min(getattr(settings, name), LONGEST_WAIT)
-        for name in ("connect_timeout_seconds", "read_timeout_seconds")
-    }
-    bounded = settings.model_copy(update=timeouts)
+    timeout = min(settings.read_timeout_seconds, LONGEST_WAIT)
+    bounded = settings.model_copy(update={"read_timeout_seconds": timeout})
     issuer = context.issuer.model_copy(update={"service": bounded})
     with service_client(issuer, tries=1, limits=Limits(seconds=LONGEST_WAIT)) as client:
         yield _read_one(client, context, bounded)

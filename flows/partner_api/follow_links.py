@@ -67,7 +67,7 @@ def follow_links(
     today = local_day(context.adapters.now(), context.issuer.time_zone)
     stored = list(StoredRuns(context.adapters, issuer).with_ledger())
     profile = context.issuer.service or INTERFACE
-    transactions = ingest_transactions(store, issuer, reversed(stored), profile)
+    transactions = ingest_transactions(context.adapters, issuer, reversed(stored), profile)
     if run:
         runs = [_with_links(context.adapters, run)]
     else:

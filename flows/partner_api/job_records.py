@@ -332,7 +332,11 @@ def read_anew(placement: Placement, contents: Sequence[bytes], profile: Profile)
 
 def reading_of(profile: Profile) -> str:
     """Return a digest of the settings that messages and jobs are read with."""
-    tables = profile.model_dump(mode="json", include={"message", "job", "words"})
+    tables = {
+        "message": profile.fields("message"),
+        "job": profile.fields("job"),
+        "words": profile.words.model_dump(mode="json"),
+    }
     return digest(canonical(tables))
 
 

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, Protocol
 
 from flows.partner_api.service import (
     AnswerLostError,
+    Broadcasting,
     Jobs,
     NoSuchRecordError,
     ServiceBusyError,
@@ -23,8 +24,6 @@ from schemas.partner_api.jobs import (
     ACK,
     ACK_KEY,
     CredentialRequest,
-    JobMessage,
-    JobRecord,
     Prompt,
     RunStatus,
 )
@@ -39,6 +38,7 @@ MOST_SILENT: Final = 10  # polls in a row without a response
 # A job has five minutes and is given more where it waits for input (2.1): no job has hours.
 LONGEST_TIMEOUT: Final = 7200  # seconds
 
+_SHOWN: Final = RunStatus.model_fields.keys() - {"job_timeout"}
 PLACED: Final = "BILLABLE"
 MEANINGS: Final[Mapping[str, str]] = {
     PLACED: "The card is placed with the merchant.",
@@ -146,7 +146,7 @@ class JobProgress:
             self._doubted = True
             self._screen.note(
                 f"The service says that {seconds:,} seconds are left, which no job has: these may "
-                "be milliseconds ([service.job] job_timeout_unit). No time is shown."
+                "be milliseconds ([service.names] job.job_timeout_ms). No time is shown."
             )
 
     def warn(self) -> None:
@@ -167,19 +167,14 @@ class JobProgress:
         return Followed(job_id, self.last.status or "", end, meaning, answered)
 
 
-def _shown_state(standing: RunStatus) -> tuple[object, ...]:
+def _shown_state(standing: RunStatus) -> dict[str, object]:
     """Return what is shown again when it changes."""
-    return (
-        standing.status,
-        standing.percent_complete,
-        standing.auth_percent_complete,
-        standing.status_message,
-        standing.termination_type,
-    )
+    return standing.model_dump(include=_SHOWN)
 
 
 MOST_REFUSED: Final = 3  # answers to one request
-
+WAITING: Final = "The job waits for input; whoever follows it is asked."
+REGISTERED_AGAIN: Final = "The channel was closed; another one is registered."
 
 Answer = Callable[[str, str, Mapping[str, str]], object]  # of a job, an envelope, by key
 
@@ -208,9 +203,53 @@ def follow(
 
     Raises NoSuchRecordError, and ServiceBusyError after ten polls in a row without a response.
     """
-    return _Following(
-        jobs, job_id, talk, clock, polling, profile, answer or jobs.answer
-    ).to_the_end()
+    progress = JobProgress(talk, clock)
+    requests = _Requests(job_id, talk, profile, answer or jobs.answer, progress)
+
+    def messages() -> _Poll | None:
+        if polling:
+            return None
+        messages = jobs.messages(job_id)
+        standings = [status.message for status in messages.statuses]
+        pending: Sequence[CredentialRequest] = messages.requests
+        if not pending and standings and standings[-1].blocked:
+            # only a status says so: read what it waits for
+            pending = jobs.credential_requests(job_id)
+        return _Poll(standings, pending)
+
+    _look_to_the_end(jobs, job_id, progress, clock, messages, requests.respond)
+    return progress.ending(job_id, requests.answered)
+
+
+def watch(jobs: Broadcasting, job_id: str, screen: Screen, clock: Clock) -> Followed:
+    """Show a job's progress until it ends; nothing is answered, and no other client misses a
+    message.
+
+    Raises NoSuchRecordError, ServiceRefusedError where no channel is to be had, and
+    ServiceBusyError after ten polls in a row without a response.
+    """
+    progress = JobProgress(screen, clock)
+    key = jobs.register(job_id)  # first: nothing is missed from here on
+    was_blocked = False
+
+    def broadcasts() -> _Poll | None:
+        nonlocal key
+        try:
+            heard = jobs.broadcasts(job_id, key)
+        except ServiceRefusedError:
+            key = jobs.register(job_id)
+            screen.note(REGISTERED_AGAIN)
+            return None
+        return _Poll([message.message for message in heard], ())
+
+    def note_waiting(_: Sequence[CredentialRequest]) -> None:
+        nonlocal was_blocked
+        if progress.last.blocked and not was_blocked:
+            screen.note(WAITING)
+        was_blocked = progress.last.blocked
+
+    _look_to_the_end(jobs, job_id, progress, clock, broadcasts, note_waiting)
+    return progress.ending(job_id)
 
 
 class _Poll(NamedTuple):
@@ -220,80 +259,83 @@ class _Poll(NamedTuple):
     requests: Sequence[CredentialRequest]
 
 
-class _Following:
+def _look_to_the_end(
+    jobs: Jobs | Broadcasting,
+    job_id: str,
+    progress: JobProgress,
+    clock: Clock,
+    hear: Callable[[], _Poll | None],
+    respond: Callable[[Sequence[CredentialRequest]], None],
+) -> None:
+    """Show a job's states, warn and respond until it has ended.
+
+    `hear`: reads its messages; None where its record is to be read instead, as it is where they may
+    be lost, and where none come for a while. A service that does not respond for a while is
+    tolerated.
+    """
+    quiet = 0  # polls in a row without a message
+
+    def record() -> _Poll:
+        nonlocal quiet
+        quiet = 0
+        state = jobs.job(job_id)
+        return _Poll([state], state.requests)
+
+    def poll() -> _Poll:
+        nonlocal quiet
+        try:
+            heard = hear() if quiet < QUIET_LOOKS else None
+        except AnswerLostError:
+            heard = None
+        if heard is None:
+            return record()
+        quiet = 0 if heard.standings or heard.requests else quiet + 1
+        return heard
+
+    looked = record()
+    while True:
+        for standing in looked.standings:
+            progress.update(standing)
+        if progress.last.ended:
+            return
+        respond(looked.requests)
+        progress.warn()
+        clock.sleep(clock.every)
+        try:
+            looked = poll()
+        except ServiceBusyError as error:
+            progress.missed(error)
+            looked = _Poll((), ())
+        else:
+            progress.responded()
+
+
+class _Requests:
+    """The credential requests of a job that is followed, and what was answered."""
+
     def __init__(
         self,
-        jobs: Jobs,
         job_id: str,
         talk: JobDialogue,
-        clock: Clock,
-        polling: bool,
         profile: Profile,
         answer: Answer,
+        progress: JobProgress,
     ) -> None:
-        self._jobs = jobs
+        self.answered = 0
         self._job_id = job_id
         self._talk = talk
-        self._clock = clock
-        self._polling = polling
         self._profile = profile
         self._send_answer = answer
-        self._progress = JobProgress(talk, clock)
+        self._progress = progress
         self._seen: set[str] = set()  # envelope ids that need no answer any more
         self._refused: Counter[str] = Counter()  # answers, by envelope id
         self._acknowledged: tuple[Prompt, ...] = ()  # what the last acknowledged request asked
-        self._answered = 0
-        self._quiet = 0  # polls in a row without a message
 
-    def to_the_end(self) -> Followed:
-        poll = self._record()
-        while not self._take_in(poll):
-            self._clock.sleep(self._clock.every)
-            poll = self._poll()
-        return self._progress.ending(self._job_id, self._answered)
-
-    def _poll(self) -> _Poll:
-        """Poll once; tolerate a service that does not respond for a while."""
-        try:
-            poll = self._messages() or self._record()
-        except ServiceBusyError as error:
-            self._progress.missed(error)
-            return _Poll((), ())
-        self._progress.responded()
-        return poll
-
-    def _record(self) -> _Poll:
-        self._quiet = 0
-        record = self._jobs.job(self._job_id)
-        return _Poll([record], record.requests)
-
-    def _messages(self) -> _Poll | None:
-        """Read the messages; None if the record must be read instead."""
-        if self._polling or self._quiet >= QUIET_LOOKS:
-            return None
-        try:
-            messages = self._jobs.messages(self._job_id)
-        except AnswerLostError:
-            return None
-        standings = [status.message for status in messages.statuses]
-        requests: Sequence[CredentialRequest] = messages.requests
-        self._quiet = 0 if standings or requests else self._quiet + 1
-        if not requests and standings and standings[-1].blocked:
-            # only a status says so: read what it waits for
-            requests = self._jobs.credential_requests(self._job_id)
-        return _Poll(standings, requests)
-
-    def _take_in(self, poll: _Poll) -> bool:
-        """Show, warn and answer; True at the end."""
-        for standing in poll.standings:
-            self._progress.update(standing)
-        if self._progress.last.ended:
-            return True
-        for request in poll.requests:
+    def respond(self, requests: Sequence[CredentialRequest]) -> None:
+        """Acknowledge or answer what is open; a request of another job is left aside."""
+        for request in requests:
             if request.envelope_id not in self._seen and request.job_id in (None, self._job_id):
                 self._respond(request)
-        self._progress.warn()
-        return False
 
     def _respond(self, request: CredentialRequest) -> None:
         self._progress.update(request.message)
@@ -316,9 +358,7 @@ class _Following:
         """
         is_repeated = self._acknowledged == request.account_link
         is_refused = self._refused[request.envelope_id] > 0
-        return self._profile.acknowledged.wants_no_input(request) and not (
-            is_repeated or is_refused
-        )
+        return self._profile.wants_no_input(request) and not (is_repeated or is_refused)
 
     def _answer(self, request: CredentialRequest, answers: Mapping[str, str]) -> None:
         """Send an answer once; a request that is still open comes with the next poll."""
@@ -332,7 +372,7 @@ class _Following:
             self._talk.note("The service is busy and did not accept the answer.")
         else:
             self._seen.add(request.envelope_id)
-            self._answered += 1
+            self.answered += 1
 
     def _note_refusal(self, envelope_id: str) -> None:
         """Say that an answer was refused; after some, the request is not answered any more."""
@@ -344,93 +384,3 @@ class _Following:
                 f"The service refused {MOST_REFUSED} answers to this request; "
                 "no more are sent. Ask the partner what it expects."
             )
-
-
-WAITING: Final = "The job waits for input; whoever follows it is asked."
-REGISTERED_AGAIN: Final = "The channel was closed; another one is registered."
-
-
-class Broadcasting(Protocol):
-    """Jobs whose status messages are broadcast."""
-
-    def job(self, job_id: str) -> JobRecord:
-        """Return the job's record, which can be read any number of times."""
-        ...
-
-    def register(self, job_id: str) -> str:
-        """Register a channel of a job and return its access key."""
-        ...
-
-    def broadcasts(self, job_id: str, access_key: str) -> Sequence[JobMessage]:
-        """Read the status messages of a channel, each only once."""
-        ...
-
-
-def watch(jobs: Broadcasting, job_id: str, screen: Screen, clock: Clock) -> Followed:
-    """Show a job's progress until it ends; nothing is answered, and no other client misses a
-    message.
-
-    Raises NoSuchRecordError, ServiceRefusedError where no channel is to be had, and
-    ServiceBusyError after ten polls in a row without a response.
-    """
-    return _Watching(jobs, job_id, screen, clock).to_the_end()
-
-
-class _Watching:
-    def __init__(self, jobs: Broadcasting, job_id: str, screen: Screen, clock: Clock) -> None:
-        self._jobs = jobs
-        self._job_id = job_id
-        self._screen = screen
-        self._clock = clock
-        self._progress = JobProgress(screen, clock)
-        self._key = ""
-        self._quiet = 0  # polls in a row without a message
-
-    def to_the_end(self) -> Followed:
-        self._key = self._jobs.register(self._job_id)  # first: nothing is missed from here on
-        self._update([self._jobs.job(self._job_id)])
-        while not self._progress.last.ended:
-            self._clock.sleep(self._clock.every)
-            self._update(self._poll())
-        return self._progress.ending(self._job_id)
-
-    def _poll(self) -> Sequence[RunStatus]:
-        """Poll once; tolerate a service that does not respond for a while."""
-        try:
-            standings = self._heard() or self._record()
-        except ServiceBusyError as error:
-            self._progress.missed(error)
-            return ()
-        self._progress.responded()
-        return standings
-
-    def _heard(self) -> Sequence[RunStatus]:
-        """Read the channel; a closed one is replaced."""
-        try:
-            messages = self._jobs.broadcasts(self._job_id, self._key)
-        except AnswerLostError:
-            self._quiet = QUIET_LOOKS
-            return ()
-        except ServiceRefusedError:
-            self._key = self._jobs.register(self._job_id)
-            self._screen.note(REGISTERED_AGAIN)
-            self._quiet = QUIET_LOOKS
-            return ()
-        self._quiet = 0 if messages else self._quiet + 1
-        return [message.message for message in messages]
-
-    def _record(self) -> Sequence[RunStatus]:
-        """Read the job's record where the channel was silent for a while."""
-        if self._quiet < QUIET_LOOKS:
-            return ()
-        self._quiet = 0
-        return [self._jobs.job(self._job_id)]
-
-    def _update(self, standings: Sequence[RunStatus]) -> None:
-        was_blocked = self._progress.last.blocked
-        for standing in standings:
-            self._progress.update(standing)
-        if self._progress.last.blocked and not was_blocked:
-            self._screen.note(WAITING)
-        if not self._progress.last.ended:
-            self._progress.warn()

@@ -40,6 +40,7 @@ from schemas.partner_api.link_placements import Placements, dtypes
 from schemas.partner_api.service import ServiceSettings
 from schemas.partner_api.unknowns import NO_OPENING
 
+LONGEST_PAUSE = 72.0  # hours after which a link is queried again, where nothing happens at it
 KEEP_EVERY = 60.0  # seconds of queries that a kill may cost: they are repeated
 MOST_SILENT = 20  # links in a row without a response before the check stops
 
@@ -417,7 +418,7 @@ def _pause(turn: Turn, since: datetime, running: pl.Expr) -> pl.Expr:
     They grow with the time in which nothing happened, counted from the date of its run.
     """
     least = turn.settings.look_again_hours
-    most = max(least, turn.settings.look_again_hours_at_most)
+    most = max(least, LONGEST_PAUSE)
     quiet = _hours(pl.lit(turn.now) - pl.col("moved").fill_null(since))
     return pl.when(running).then(least).otherwise((quiet / QUIET_SHARE).clip(least, most))
 

@@ -241,7 +241,7 @@ def _single(
 def _linked(single: SingleLink) -> Result:
     answer = single.answered
     cuid = single.asked.cuid
-    facts: dict[str, Any] = {"attempt": single.key}
+    facts: dict[str, Any] = {"attempt": single.id}
     reasons = "unknown"
     if answer is not None:
         facts |= answer.model_dump(mode="json")
@@ -249,7 +249,7 @@ def _linked(single: SingleLink) -> Result:
         if answer.message:
             reasons += f": {answer.message}"
     facts["cuid"] = cuid
-    recorded = f"recorded: {single.key}"
+    recorded = f"recorded: {single.id}"
     if answer is None or answer.outcome != records.LINKED:
         lines = [f"{cuid}: no link ({reasons})", recorded]
         return Result(facts, lines, exit_code=NO_LINK_OR_CARD)

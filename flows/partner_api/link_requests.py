@@ -25,10 +25,7 @@ from flows.results.masking import mask
 from flows.results.read import day_in
 from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
-from flows.runs.events import record_event
-from flows.runs.identity import canonical
-from flows.runs.keys import RunKeys
-from flows.runs.single_links import SingleLink, answer_key, note_answer
+from flows.runs.single_links import SingleLink, record_answer, record_request
 from flows.steps import Option
 from schemas import breaks
 from schemas.partner_api import expiry
@@ -232,12 +229,10 @@ class SingleUnderWayError(TryAgainError):
 
 
 class Prepared(NamedTuple):
-    """A request that can be sent, and its record; `keys`: of the run whose row it is for."""
+    """A request that can be sent, and its record."""
 
     request: CardLinkRequest
-    attempt: SingleAsked
-    key: str
-    keys: RunKeys | None
+    single: SingleLink
 
     @property
     def secrets(self) -> tuple[str | None, str | None]:
@@ -254,23 +249,14 @@ class SingleRequests:
         self._linking = linking
         self._today = local_day(context.adapters.now(), context.issuer.time_zone)
         self._rules = link_rules(context)
+        self._issuer = context.issuer.issuer
 
     def send(self, prepared: Prepared) -> SingleLink:
         """Record, request once, record the answer; the caller hides the request's secrets."""
-        self._announce(prepared)
-        store = self._context.adapters.store
-        if not store.create(prepared.key, canonical(prepared.attempt)):
-            raise SingleUnderWayError(key=prepared.key)
-        answered = self._judged(self._request(prepared), prepared.attempt)
-        self._record(prepared, answered)
-        return SingleLink(prepared.key, prepared.attempt, answered)
-
-    def _announce(self, prepared: Prepared) -> None:
-        """Record in the run's history that a link is requested, so that readers look at the run."""
-        if prepared.keys is not None:
-            number = _number(prepared.key)
-            adapters = self._context.adapters
-            record_event(adapters, prepared.keys, "single requested", attempt=number)
+        if not record_request(self._context.adapters, self._issuer, prepared.single):
+            raise SingleUnderWayError(key=prepared.single.place)
+        answered = self._judged(self._request(prepared), prepared.single.asked)
+        return self._recorded(prepared, answered)
 
     def _request(self, prepared: Prepared) -> CardLink | Refusal:
         try:
@@ -280,7 +266,7 @@ class SingleRequests:
         except CardlinkError as error:
             now = self._context.adapters.now()
             unsent = SingleAnswered(outcome=UNSENT, at=now, reasons=(type(error).__name__,))
-            self._record(prepared, unsent)
+            self._recorded(prepared, unsent)
             raise
 
     def _judged(self, response: CardLink | Refusal, attempt: SingleAsked) -> SingleAnswered:
@@ -292,7 +278,7 @@ class SingleRequests:
             return SingleAnswered(outcome=REFUSED, at=now, reasons=codes, message=message)
         url = response.url or self._settings.url_of(response.cardholder_long_token)
         if url is None:
-            place = f"POST {self._settings.link_path}"
+            place = f"POST {self._settings.path('create_link')}"
             problem = "a link without a URL; see [service] link_url"
             raise StrangeAnswerError(place=place, problem=problem)
         link_id = response.id or self._settings.id_of(url)
@@ -319,19 +305,16 @@ class SingleRequests:
         day: date | None = record.select(day_in("expires")).item()
         return day or until or expiry.after(expiry.USUAL, self._today)
 
-    def _record(self, prepared: Prepared, answered: SingleAnswered) -> None:
-        adapters = self._context.adapters
-        adapters.store.create(answer_key(prepared.key), canonical(answered))
-        if prepared.keys is not None:
-            single = SingleLink(prepared.key, prepared.attempt, answered)
-            note_answer(adapters, prepared.keys, single)
+    def _recorded(self, prepared: Prepared, answered: SingleAnswered) -> SingleLink:
+        single = prepared.single._replace(answered=answered)
+        return record_answer(self._context.adapters, self._issuer, single)
 
 
 def prepared_request(
     context: IssuerContext,
     fields: Mapping[str, Any],
-    key: str,
-    keys: RunKeys | None = None,
+    id_: str,
+    run: str | None = None,
     row: int | None = None,
     *,
     terms: Terms = AS_USUAL,
@@ -344,7 +327,7 @@ def prepared_request(
     request = link_request({**fields, **supplied}, terms.until, reference)
     if reference is None and "CVV" in context.issuer.rules.challenges and not request.card.cvv:
         raise LinkRequestError(codes=NO_CVV)
-    attempt = SingleAsked(
+    asked = SingleAsked(
         row=row,
         cuid=fields[CUID],
         last_4=fields["last_4"],
@@ -355,7 +338,7 @@ def prepared_request(
         link_until=terms.until,
         by_reference=reference is not None,
     )
-    return Prepared(request, attempt, key, keys)
+    return Prepared(request, SingleLink(id_, asked, None, run))
 
 
 def service_of(context: IssuerContext) -> ServiceSettings:
@@ -363,8 +346,3 @@ def service_of(context: IssuerContext) -> ServiceSettings:
     if context.issuer.service is None:
         raise NoServiceError(issuer=context.issuer.issuer)
     return context.issuer.service
-
-
-def _number(key: str) -> str:
-    """Return how a run's history names an attempt."""
-    return key.rpartition("/")[2].removesuffix(".json")

@@ -50,8 +50,7 @@ from flows.redaction import hiding
 from flows.reports.behind import finish_reports, report_behind
 from flows.resend.selected_run import SourceGoneError
 from flows.runs.context import IssuerContext
-from flows.runs.keys import RunKeys, prompted_prefix
-from flows.runs.single_links import SingleLink
+from flows.runs.single_links import SingleLink, row_attempt
 from flows.runs.stored_run import StoredRun
 from flows.runs.threads import concurrently
 from flows.stopping import uninterrupted
@@ -82,14 +81,14 @@ def link_row(
     fields = _fields(context, stored, row, terms, supply)
     earlier = [single for single in stored.single_link_attempts if single.asked.row == row]
     finish_reports(context)
-    key = attempt_key(stored.keys, row, len(earlier) + 1)
+    id_ = row_attempt(run, row, len(earlier) + 1)
     requests = SingleRequests(context, linking)
     references = terms.references
     reference = references.of(stored, row, fields[CUID]) if references else None
     prepared = prepared_request(
-        context, fields, key, stored.keys, row, terms=terms, supply=supply, reference=reference
+        context, fields, id_, run, row, terms=terms, supply=supply, reference=reference
     )
-    CardGuard(context).refuse_taken(prepared.attempt)
+    CardGuard(context).refuse_taken(prepared.single.asked)
     try:
         with hiding(*prepared.secrets):  # a refusal may repeat them
             return requests.send(prepared)
@@ -110,11 +109,6 @@ def _fields(
         if terms.references is None:
             raise
     return typed_row(run, row, supply)
-
-
-def attempt_key(keys: RunKeys, row: int, number: int) -> str:
-    """Return the key of the attempt of that number, from 1, for a row of a run."""
-    return f"{keys.singles}{row:09d}-{number}.json"
 
 
 def link_typed(
@@ -140,11 +134,10 @@ def link_typed(
     stream = BytesIO(text.getvalue().encode())
     scope = RowScope(keep_cells=True)
     refined = refine(context._replace(issuer=issuer), stream, source, scope)
-    name = f"{context.adapters.now():%Y%m%dT%H%M%S%f}-{secrets.token_hex(4)}.json"
-    key = f"{prompted_prefix(context.issuer.issuer)}{name}"
+    id_ = f"{context.adapters.now():%Y%m%dT%H%M%S%f}-{secrets.token_hex(4)}"
     requests = SingleRequests(context, linking)
-    prepared = prepared_request(context, refined.single(), key, terms=terms)
-    CardGuard(context).refuse_taken(prepared.attempt)
+    prepared = prepared_request(context, refined.single(), id_, terms=terms)
+    CardGuard(context).refuse_taken(prepared.single.asked)
     with hiding(*prepared.secrets):
         return requests.send(prepared)
 
@@ -237,7 +230,7 @@ class Due(NamedTuple):
     @property
     def card(self) -> tuple[str, str | None]:
         """What two rows of one card have in common."""
-        attempt = self.prepared.attempt
+        attempt = self.prepared.single.asked
         return attempt.cuid, attempt.last_4
 
 
@@ -270,20 +263,20 @@ class _Desk:
                     yield due
 
     def _prepared(self, part: RunRows, fields: Mapping[str, Any]) -> Prepared:
-        keys = part.run.keys
+        run = part.run.id
         row = fields["row"]
-        key = attempt_key(keys, row, part.requests[row] + 1)
+        id_ = row_attempt(run, row, part.requests[row] + 1)
         references = self._terms.references
         reference = references.of(part.run, row, fields[CUID]) if references else None
         return prepared_request(
-            self._context, fields, key, keys, row, terms=self._terms, reference=reference
+            self._context, fields, id_, run, row, terms=self._terms, reference=reference
         )
 
     def _refuse_taken(self, due: Due) -> None:
         """Raise CardTakenError for a card that needs no link, or gets one by another row."""
         if due.card in self._cards:
             raise CardTakenError(reason=SAME_CARD)
-        self.guard.refuse_taken(due.prepared.attempt)
+        self.guard.refuse_taken(due.prepared.single.asked)
         self._cards.add(due.card)
 
     def send(self, requests: SingleRequests, batch: Sequence[Due]) -> CardlinkError | None:

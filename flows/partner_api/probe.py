@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
-from itertools import product
+from itertools import chain, product
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -17,13 +17,20 @@ import polars as pl
 
 from flows.partner_api.run_links import LinkedRow
 from flows.partner_api.service import StrangeAnswerError
-from flows.partner_api.translation import fields_of, fold, link_in_our_words, no_link_in, value_at
+from flows.partner_api.translation import (
+    STATUS_DATA,
+    fields_of,
+    fold,
+    link_in_our_words,
+    no_link_in,
+    value_at,
+)
 from flows.redaction import redact
 from flows.results.read import day_in
 from flows.steps import counted
 from schemas.partner_api.card_link import CardLink
 from schemas.partner_api.jobs import number
-from schemas.partner_api.profile import JobFields, LinkFields, Places
+from schemas.partner_api.profile import Places, Profile
 from schemas.partner_api.service import ServiceSettings
 from schemas.reference import toml
 
@@ -86,12 +93,12 @@ class ReadRecord(NamedTuple):
 
 def read_record(document: object, settings: ServiceSettings) -> ReadRecord:
     """Return what the record of a link says; StrangeAnswerError for what is no such record."""
-    values = link_in_our_words(document, settings.link)
+    values = link_in_our_words(document, settings)
     link = CardLink.model_validate(values)
     if not (link.id or link.url or link.cardholder_long_token):
         raise StrangeAnswerError(place=settings.link_place(), problem=no_link_in(document))
     opened_at = _moment(values.get("opened_on"))
-    known = set(_paths(settings.link))
+    known = set(_paths(settings.fields("link")))
     others = {path: kind for path, kind in fields_of(document).items() if path not in known}
     return ReadRecord(link, _day(link.expires_raw), opened_at, others)
 
@@ -134,22 +141,24 @@ def _named(cuid: str | None, record_id: str | None) -> str:
     return ", ".join(names) or NOT_SAID
 
 
-def _paths(fields: LinkFields) -> Iterator[str]:
+def _paths(fields: Mapping[str, Places]) -> Iterator[str]:
     """Yield the paths of the values that are put into words, in the record itself or below it."""
-    for name in LinkFields.model_fields.keys() - {"data_selector", "opened_values"}:
-        for path in getattr(fields, name):
-            yield path
-            yield from (f"{selector}.{path}" for selector in fields.data_selector)
+    for path in chain.from_iterable(places for name, places in fields.items() if name != RECORD):
+        yield path
+        yield from (f"{selector}.{path}" for selector in fields[RECORD])
 
 
+RECORD: Final = "record"  # the name of where a record is in a body
 LONGEST_TIMEOUT: Final = 7200  # seconds; more may be milliseconds
 # Spellings of the last name of a path, or of its last two, by field; letters and digits only.
 LINK_SIGNS: Final[Mapping[str, str]] = {
     "id": "id linkid cardlinkid linkkey linkref linkreference uuid",
     "url": "url href link uri linkurl cardlinkurl address",
-    "token": "token longtoken cardholdertoken cardholderlongtoken",
-    "expires": "expires expirationdate expireson expiresat expiration expiry validuntil validto",
-    "opened": "opened openedon openedat firstopened firstopenedat verifiedon verifiedat visitedat",
+    "cardholder_long_token": "token longtoken cardholdertoken cardholderlongtoken",
+    "expiration_date": "expires expirationdate expireson expiresat expiration expiry validuntil "
+    "validto",
+    "opened_on": "opened openedon openedat firstopened firstopenedat verifiedon verifiedat "
+    "visitedat",
     "card_id": "cardid cardref cardreference",
     "cardholder_id": "cardholderid cardholderref holderid holderref",
     "cuid": "cuid externalid holderexternalid customerid externalreference externalref",
@@ -179,43 +188,46 @@ KINDS: Final[Mapping[str, str]] = {
     "auth_percent_complete": "number",
     "credential_requests": "list",
 }
-# what messages have too, by the interface's names
-STATUS_DATA: Final = frozenset(
-    {"status", "termination_type", "percent_complete", "auth_percent_complete"}
-    | {"job_timeout", "status_message"}
-)
 HINTS: Final = {
     "credential_requests": "; a job that waits has them where [service] job_hydration is right"
 }
 # what a record need not have: nothing is lost without it
-OPTIONAL: Final = frozenset({"token", "card_id", "job_timeout"})
+OPTIONAL: Final = frozenset({"cardholder_long_token", "card_id", "job_timeout"})
 
 
 class Guess(NamedTuple):
-    """Lines of a TOML for one table, and what a person has to answer."""
+    """Lines of `[service.names]`, and what a person has to answer."""
 
     lines: list[str]
     doubts: list[str]
 
 
-def guessed_link(document: object, types: Mapping[str, str], fields: LinkFields) -> Guess:
-    """Return `[service.link]` for the record of a link; `types`: of its fields, by path."""
-    return _guessed("link", document, types, fields, LINK_SIGNS)
+def guessed_link(document: object, types: Mapping[str, str], profile: Profile) -> Guess:
+    """Return the names for the record of a link; `types`: of its fields, by path."""
+    return _guessed("link", document, types, profile, LINK_SIGNS)
 
 
-def guessed_job(document: object, types: Mapping[str, str], fields: JobFields) -> Guess:
-    """Return `[service.job]` for the record of a job; `types`: of its fields, by path."""
-    guess = _guessed("job", document, types, fields, JOB_SIGNS)
-    timeouts = (number(value_at(document, path)) for path in _candidates(types, "job_timeout"))
-    is_long = any(seconds is not None and seconds > LONGEST_TIMEOUT for seconds in timeouts)
-    if is_long and fields.job_timeout_unit == "seconds":
-        doubt = "job.job_timeout_unit: more time is left than any job has; is it in milliseconds?"
-        lines = [
-            *(guess.lines or ["[service.job]"]),
-            'job_timeout_unit = "milliseconds"  # a doubt',
-        ]
-        return Guess(lines, [*guess.doubts, doubt])
-    return guess
+def guessed_job(document: object, types: Mapping[str, str], profile: Profile) -> Guess:
+    """Return the names for the record of a job; `types`: of its fields, by path."""
+    guess = _guessed("job", document, types, profile, JOB_SIGNS)
+    timeouts = {
+        path: number(value_at(document, path)) for path in _candidates(types, "job_timeout")
+    }
+    long = [path for path, seconds in timeouts.items() if (seconds or 0) > LONGEST_TIMEOUT]
+    if not long or profile.places("job.job_timeout_ms"):
+        return guess
+    doubt = "job.job_timeout_ms: more time is left than any job has; is it in milliseconds?"
+    others = [line for line in guess.lines if not line.startswith("job.job_timeout =")]
+    name = long[0]
+    for selector in profile.places("job.record"):
+        name = name.removeprefix(f"{selector}.")
+    unit = [f"job.job_timeout_ms = {toml([name])}  # a doubt", "job.job_timeout = []"]
+    return Guess([*others, *unit], [*guess.doubts, doubt])
+
+
+def _exceeds(value: object, most: float) -> bool:
+    seconds = number(value)
+    return seconds is not None and seconds > most
 
 
 def _candidates(types: Mapping[str, str], field: str) -> list[str]:
@@ -232,29 +244,30 @@ def _guessed(
     table: str,
     document: object,
     types: Mapping[str, str],
-    fields: LinkFields | JobFields,
+    profile: Profile,
     signs: Mapping[str, str],
 ) -> Guess:
     lines = list[str]()
     doubts = list[str]()
-    in_record = _of_record(document, types, fields)
+    fields = profile.fields(table)
+    in_record = _of_record(document, types, fields[RECORD])
     for field, spellings in signs.items():
-        places = getattr(fields, field)
-        if _is_found(document, fields, places):
+        places = fields[field]
+        if _is_found(document, fields[RECORD], places):
             continue
         shallow = _shallowest(field, in_record, spellings)
         if not shallow and field in OPTIONAL:
             continue
         if not shallow:
             hint = HINTS.get(field, "")
-            lines.append(f"# {field}: nothing that came looks like it{hint}")
+            lines.append(f"# {table}.{field}: nothing that came looks like it{hint}")
             doubts.append(f"{table}.{field}: nothing that came looks like it{hint}")
             continue
         comment = "guessed" if len(shallow) == 1 else f"a doubt: or {', '.join(shallow[1:])}"
         others = places if field in STATUS_DATA else ()
-        lines.append(f"{field} = {toml([shallow[0], *others])}  # {comment}")
+        lines.append(f"{table}.{field} = {toml([shallow[0], *others])}  # {comment}")
         doubts.append(f"{table}.{field}: is it {' or '.join(shallow)}?")
-    return Guess([f"[service.{table}]", *lines] if lines else [], doubts)
+    return Guess(lines, doubts)
 
 
 def _shallowest(field: str, types: Mapping[str, str], spellings: str) -> list[str]:
@@ -264,11 +277,9 @@ def _shallowest(field: str, types: Mapping[str, str], spellings: str) -> list[st
     return [path for path in matches if path.count(".") == _depth(matches)]
 
 
-def _of_record(
-    document: object, types: Mapping[str, str], fields: LinkFields | JobFields
-) -> Mapping[str, str]:
+def _of_record(document: object, types: Mapping[str, str], selectors: Places) -> Mapping[str, str]:
     """Return the fields of the record by their paths in it, where a selector finds it."""
-    for selector in fields.data_selector:
+    for selector in selectors:
         if _is_there(document, selector):
             below = f"{selector}."
             return {
@@ -279,16 +290,10 @@ def _of_record(
     return types
 
 
-def _is_found(document: object, fields: LinkFields | JobFields, places: Places) -> bool:
+def _is_found(document: object, selectors: Places, places: Places) -> bool:
     """Return whether a setting, or its default, finds the field already."""
-    records = list(_records(document, fields))
+    records = [document, *(value_at(document, selector) for selector in selectors)]
     return any(_is_there(record, place) for record, place in product(records, places))
-
-
-def _records(document: object, fields: LinkFields | JobFields) -> Iterator[Any]:
-    yield document
-    for selector in fields.data_selector:
-        yield value_at(document, selector)
 
 
 def _is_there(record: object, place: str) -> bool:

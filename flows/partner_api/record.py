@@ -141,7 +141,7 @@ def service_probe(
     write: Path | None = None,
 ) -> Result:
     """Ask ISSUER's service for one link and one job, show which fields came, by name and type, and
-    propose the tables of [service] that fit them.
+    propose the names of [service] that fit them.
 
     No value is shown, and no message is read, since each is given only once.
 
@@ -150,7 +150,7 @@ def service_probe(
         run: A run with links (default: the newest).
         row: A linked row of the run, by its number.
         job: A job's id at the partner (default: one that is known of the link).
-        write: A new file for the proposed tables.
+        write: A new file for the proposed names.
 
     Example:
         cardlink service probe first-bank --write service.toml
@@ -181,15 +181,16 @@ def _proposed(
     settings: Profile, facts: Mapping[str, Any], record: object, job_record: object
 ) -> dict[str, Any]:
     """Return the tables that fit what was answered, and what a person has to answer."""
-    proposals = [probe.guessed_link(record, facts["link"], settings.link)]
+    proposals = [probe.guessed_link(record, facts["link"], settings)]
     doubts = list[str]()
     if facts["job"]:
-        proposals.append(probe.guessed_job(job_record, facts["job"], settings.job))
+        proposals.append(probe.guessed_job(job_record, facts["job"], settings))
     else:
         doubts.append("job: no job of this link is known; name one with --job")
-    tables = ["\n".join(proposal.lines) for proposal in proposals if proposal.lines]
+    lines = list(chain.from_iterable(proposal.lines for proposal in proposals))
+    table = ["[service.names]", *lines] if lines else []
     in_proposals = chain.from_iterable(proposal.doubts for proposal in proposals)
-    return {"profile": "\n\n".join(tables), "doubts": [*in_proposals, *doubts], "file": ""}
+    return {"profile": "\n".join(table), "doubts": [*in_proposals, *doubts], "file": ""}
 
 
 def _link(wired: IssuerContext, run: str, row: int | None) -> KnownLink:

@@ -55,7 +55,7 @@ def job_of(body: bytes, profile: Profile = INTERFACE) -> JobRecord | None:
 
 def link_of(body: bytes, profile: Profile = INTERFACE) -> CardLink | None:
     """Return the link's record in a body (2.9), None if it has none."""
-    link = CardLink.model_validate(link_in_our_words(document_of(body), profile.link))
+    link = CardLink.model_validate(link_in_our_words(document_of(body), profile))
     return link if link.id or link.url or link.cardholder_long_token else None
 
 

@@ -21,7 +21,7 @@ from flows.steps import Option, Sentence, Slot, Step
 from schemas.ledger import LINKED
 from schemas.manifest import LedgerPart
 from schemas.partner_api.card_link import CardLink
-from schemas.partner_api.service import ServiceSettings
+from schemas.partner_api.service import BY_CUID, ServiceSettings
 from schemas.partner_api.unknowns import LOST_MESSAGES, NEVER_ASKED, NO_AUTHENTICATION
 
 
@@ -69,7 +69,7 @@ class LinkedRow(NamedTuple):
 
 
 class LinkIds:
-    """The ids of links: what the service recorded with a single link, else what `link_id_from`
+    """The ids of links: what the service recorded with a single link, else what `link_id`
     finds.
     """
 
@@ -81,7 +81,7 @@ class LinkIds:
     def of(self, url: str, cuid: str | None) -> str | None:
         """Return the id of the link at a URL, None where there is none."""
         recorded = None
-        if self._settings.link_id_from != "cuid":
+        if self._settings.link_id != BY_CUID:
             recorded = self._recorded.get(url)
         return recorded or self._settings.id_of(url, cuid)
 
@@ -90,7 +90,7 @@ class LinkIds:
         return link_id in self._shared
 
     def _shared_ids(self, run: StoredRun) -> set[str]:
-        if self._settings.link_id_from == "cuid":
+        if self._settings.link_id == BY_CUID:
             return set()
         parts = run.committed().ledger
         urls = set(chain.from_iterable(linked_rows(run, part)["url"] for part in parts))
@@ -171,7 +171,7 @@ class CardReferences:
         link_id = self._link_id(run, row)
         card_id = self._card_id(link_id, cuid) if self._records else NOT_READ
         number: int | str = int(card_id) if card_id.isdigit() else card_id
-        return {self._settings.card_reference_property: number}
+        return {self._settings.name("request.card_id"): number}
 
     def _link_id(self, run: StoredRun, row: int) -> str:
         if run.id not in self._links:
@@ -190,7 +190,7 @@ class CardReferences:
             raise CardReferenceError(reason="the record of its link is another cardholder's")
         if record.card_id is None:
             raise CardReferenceError(
-                reason="the record of its link names no card ([service.link] card_id)"
+                reason="the record of its link names no card ([service.names] link.card_id)"
             )
         return record.card_id
 
@@ -201,7 +201,7 @@ class NothingToProbeError(OperatorError):
     message = "There is no link of {issuer} to ask about: {why}."
     next_step = Sentence(
         "Ingest results first; {placements} says what is known of links. Where no id is found, "
-        "correct [service] link_id or link_id_from.",
+        "correct [service] link_id.",
         placements=Step("placements", Slot("issuer")),
     )
 

@@ -25,11 +25,12 @@ import httpx
 from flows.partner_api.responses import document_of, fits_header, text_in
 from flows.partner_api.service import NoSuchPluginError, SigningKeyError, StrangeAnswerError
 from flows.partner_api.translation import fields_of
-from schemas.partner_api.access import AuthSettings, SigningSettings
+from schemas.partner_api.access import SigningSettings
 from schemas.partner_api.service import ServiceSettings
 
 UNAUTHORISED: Final = 401
 GROUP: Final = "cardlink.service_auth"
+LABEL: Final = "sig1"  # of an HTTP message signature
 LOGIN: Final = "the login"  # as messages name it
 Flow = Generator[httpx.Request, httpx.Response, None]
 
@@ -69,7 +70,7 @@ def auth_of(settings: ServiceSettings, credentials: Credentials) -> httpx.Auth:
 
     Raises NoSuchPluginError.
     """
-    if settings.auth.type == "plugin":
+    if settings.auth.plugin:
         return _plugin(settings, credentials)
     return SessionAuth(settings, credentials)
 
@@ -102,7 +103,7 @@ class SessionAuth(httpx.Auth):
         session = yield from self._current()
         self._prepare(request, session)
         response = yield request
-        if response.status_code != UNAUTHORISED or not self._settings.auth.login:
+        if response.status_code != UNAUTHORISED or not self._settings.path("login"):
             return
         self._forget(session)
         session = yield from self._current()
@@ -118,25 +119,26 @@ class SessionAuth(httpx.Auth):
 
     def _begun(self) -> Generator[httpx.Request, httpx.Response, SessionKeys]:
         credentials = self._credentials
-        if not self._settings.auth.login:
+        if not self._settings.path("login"):
             return SessionKeys(credentials.app_key, self._key(b""))
         login = self._login()
         if self._settings.signing.sign_login:
             self._signer.sign(login, self._key(b""), "")
         response = yield login
-        token = text_in(response.content, [self._settings.session_field])
-        if self._settings.auth.type == "none":
+        token = text_in(response.content, self._settings.places("login.session_token"))
+        if not self._settings.auth.token:
             token = token or ""
         elif token is None or not fits_header(token):
-            problem = "no session token; name its field in [service] session_field"
+            problem = "no session token; name its field in [service.names] login.session_token"
             raise StrangeAnswerError(place=LOGIN, problem=problem + it_has(response.content))
         return SessionKeys(token, self._key(response.content))
 
     def _login(self) -> httpx.Request:
         settings = self._settings
         values = self._credentials.as_json()
-        fields = {name: values[key] for key, name in settings.auth.login_fields.items()}
-        url = f"{settings.base_url.rstrip('/')}{settings.login_path}"
+        names = {key: settings.name(f"login.credentials.{key}") for key in values}
+        fields = {name: values[key] for key, name in names.items() if name}
+        url = f"{settings.base_url.rstrip('/')}{settings.path('login')}"
         headers = self._own_headers()
         if settings.auth.login_encoding == "form":
             return httpx.Request("POST", url, data=fields, headers=headers)
@@ -150,24 +152,22 @@ class SessionAuth(httpx.Auth):
     def _key(self, login: bytes) -> SigningKey:
         """Return the key that requests are signed with; `login`: the body of its response."""
         signing = self._settings.signing
-        name = signing.key_id
-        if name is None and signing.key_id_field:
-            name = text_in(login, [signing.key_id_field])
-        name = name or self._credentials.app_name
+        named = text_in(login, self._settings.places("login.key_id"))
+        name = signing.key_id or named or self._credentials.app_name
         match signing.key:
             case "app_key":
                 return SigningKey(self._credentials.app_key, name)
             case "environment":
                 return SigningKey(self._credentials.signing_key, name)
-        key = text_in(login, [signing.key_field])
+        key = text_in(login, self._settings.places("login.session_key"))
         if signing.type != "none" and key is None and login:
-            problem = "no key to sign with; name its field in [service.signing] key_field"
+            problem = "no key to sign with; name its field in [service.names] login.session_key"
             raise StrangeAnswerError(place=LOGIN, problem=problem + it_has(login))
         return SigningKey(key or "", name)
 
     def _prepare(self, request: httpx.Request, session: SessionKeys) -> None:
         request.headers.update(self._own_headers())
-        show_token(request, self._settings.auth, session.token)
+        show_token(request, self._settings.auth.token, session.token)
         self._signer.sign(request, session.key, session.token)
 
     def _forget(self, session: SessionKeys) -> None:
@@ -196,18 +196,13 @@ def it_has(body: bytes) -> str:
     return f" (it has {names})" if names else ""
 
 
-def show_token(request: httpx.Request, auth: AuthSettings, token: str) -> None:
-    """Put the token of a session where requests show it."""
-    if auth.type == "none":
-        return
-    if auth.type == "bearer":
-        request.headers["Authorization"] = f"Bearer {token}"
-    elif auth.location == "query":
-        request.url = request.url.copy_set_param(auth.name, token)
-    elif auth.location == "cookie":
-        request.headers["Cookie"] = f"{auth.name}={token}"
-    else:
-        request.headers[auth.name] = f"{auth.prefix}{token}"
+def show_token(request: httpx.Request, where: str, token: str) -> None:
+    """Put the token of a session where requests show it (`[service.auth] token`)."""
+    if where.startswith("?"):
+        request.url = request.url.copy_set_param(where[1:].partition("=")[0], token)
+    elif where:
+        name, _, value = where.partition(": ")
+        request.headers[name] = value.replace("{token}", token)
 
 
 Clock = Callable[[], datetime]
@@ -247,31 +242,20 @@ class HmacSigner:
         self._hash = settings.algorithm.removeprefix("hmac-")
 
     def sign(self, request: httpx.Request, key: SigningKey, token: str) -> None:
-        """Add time, nonce, the key's name and the signature, each where it has a header."""
+        """Add the headers that the settings name."""
         settings = self._settings
-        parts = {
-            **_parts(request),
-            "timestamp": _written(self._clock(), settings.timestamp_format),
-            "nonce": secrets.token_hex(16),
-            "key_id": key.name,
-            "token": token,
-        }
-        canonical = settings.canonical.format(**parts)
+        shared = {**_moments(self._clock()), "nonce": secrets.token_hex(16), "key_id": key.name}
+        canonical = settings.canonical.format(**_parts(request), **shared, token=token)
         secret = key_bytes(key.secret, settings.key_encoding)
         digest = hmac.digest(secret, canonical.encode(), self._hash)
-        signature = digest.hex()
-        if settings.signature_encoding == "base64":
-            signature = base64.b64encode(digest).decode()
-        value = settings.signature_format.format(
-            **{**parts, "signature": signature, "algorithm": settings.algorithm}
-        )
-        headers = {
-            settings.timestamp_header: parts["timestamp"],
-            settings.nonce_header: parts["nonce"],
-            settings.key_id_header: key.name,
-            settings.signature_header: value,
+        signed = {
+            **shared,
+            "signature": digest.hex(),
+            "signature_base64": base64.b64encode(digest).decode(),
+            "algorithm": settings.algorithm,
         }
-        request.headers.update({name: text for name, text in headers.items() if name})
+        headers = {name: value.format(**signed) for name, value in settings.headers.items()}
+        request.headers.update(headers)
 
 
 class MessageSigner:
@@ -302,7 +286,7 @@ class MessageSigner:
                 request,
                 key_id=key.name,
                 created=self._clock(),
-                label=settings.label,
+                label=LABEL,
                 include_alg=False,
                 covered_component_ids=_present(settings.components, request),
                 body=request.content or None,
@@ -355,15 +339,16 @@ def _parts(request: httpx.Request) -> dict[str, str]:
     }
 
 
-def _written(moment: datetime, style: str) -> str:
-    match style:
-        case "iso":
-            return f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
-        case "http":
-            return format_datetime(moment.astimezone(UTC), usegmt=True)
-        case "milliseconds":
-            return str(int(moment.timestamp() * 1000))
-    return str(int(moment.timestamp()))
+def _moments(moment: datetime) -> dict[str, str]:
+    """Return a time as the headers and the canonical string may have it."""
+    seconds = moment.timestamp()
+    in_utc = moment.astimezone(UTC)
+    return {
+        "timestamp": str(int(seconds)),
+        "timestamp_ms": str(int(seconds * 1000)),
+        "timestamp_iso": f"{in_utc:%Y-%m-%dT%H:%M:%SZ}",
+        "timestamp_http": format_datetime(in_utc, usegmt=True),
+    }
 
 
 def _present(components: tuple[str, ...], request: httpx.Request) -> tuple[str, ...]:

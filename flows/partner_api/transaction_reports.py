@@ -10,7 +10,7 @@ import csv
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from io import BytesIO
 from itertools import chain
 from typing import Final, NamedTuple
@@ -24,19 +24,20 @@ from flows.results.decisions import SHOWN
 from flows.results.masking import mask, mask_key, printable, storable
 from flows.results.opening import DAMAGE, EMPTY, LIMIT, NOT_A_RESULT, TOO_LARGE, text_of
 from flows.results.read import day_in
+from flows.runs.adapters import Adapters
 from flows.runs.identity import canonical, digest
 from flows.runs.keys import placements, transactions
 from flows.runs.single_links import prompted_singles
-from flows.runs.store import Entry, Store, read
+from flows.runs.store import Entry, read
 from flows.runs.stored_run import StoredRun
 from flows.runs.transactions import POSITION, REPORTED, from_status, kept_frame, kept_reports
 from schemas.breaks import DAMAGED_TRANSACTIONS, UNKNOWN_TRANSACTION, Break, break_of
 from schemas.ledger import LINKED
-from schemas.partner_api.profile import INTERFACE, Profile, ReportColumns, Words
+from schemas.partner_api.profile import INTERFACE, Profile, Words
 from schemas.tables import parquet
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
-ROW = pl.Schema({POSITION: pl.UInt32(), **dict.fromkeys(ReportColumns.model_fields, pl.String())})
+ROW = pl.Schema({POSITION: pl.UInt32(), **dict.fromkeys(INTERFACE.fields("report"), pl.String())})
 
 
 class Transactions(NamedTuple):
@@ -77,7 +78,7 @@ def read_transactions(content: bytes, name: str, profile: Profile = INTERFACE) -
     """
     text, problems = text_of(content)
     lines = _LINE_END.split(text)
-    header = _header(lines, profile.report)
+    header = _header(lines, profile.fields("report"))
     if header is None:
         has_content = any(line.strip() for line in lines)
         problems.append(NOT_A_RESULT if has_content else EMPTY)
@@ -88,7 +89,7 @@ def read_transactions(content: bytes, name: str, profile: Profile = INTERFACE) -
     return Transactions(sha256, name, _meanings(rows, profile.words), tuple(problems))
 
 
-def _header(lines: Sequence[str], columns: ReportColumns) -> _Header | None:
+def _header(lines: Sequence[str], columns: Mapping[str, Sequence[str]]) -> _Header | None:
     """Find the header, and the delimiter by which it has the columns that are needed."""
     for number, line in enumerate(lines[:HEAD]):
         for delimiter in DELIMITERS:
@@ -99,12 +100,12 @@ def _header(lines: Sequence[str], columns: ReportColumns) -> _Header | None:
     return None
 
 
-def _places(cells: Sequence[str], columns: ReportColumns) -> dict[str, int]:
+def _places(cells: Sequence[str], columns: Mapping[str, Sequence[str]]) -> dict[str, int]:
     """Return the place of each column, by the first of its spellings that is there."""
     folded = list(map(fold, cells))
     places = {}
-    for name in ReportColumns.model_fields:
-        spellings = map(fold, getattr(columns, name))
+    for name, spellings_of_it in columns.items():
+        spellings = map(fold, spellings_of_it)
         present = [spelling for spelling in spellings if spelling in folded]
         if present:
             places[name] = folded.index(present[0])
@@ -184,7 +185,7 @@ class ReadTransactions(NamedTuple):
 
 
 def ingest_transactions(
-    store: Store, issuer: str, runs: Iterable[StoredRun], profile: Profile
+    adapters: Adapters, issuer: str, runs: Iterable[StoredRun], profile: Profile
 ) -> ReadTransactions:
     """Keep every transaction report that is new or has changed.
 
@@ -192,6 +193,7 @@ def ingest_transactions(
     later still counts.
     """
     runs = list(runs)
+    store = adapters.store
     kept = set(kept_reports(store, issuer))
     dropped = {
         _key(issuer, entry): entry
@@ -200,10 +202,10 @@ def ingest_transactions(
     }
     for key, entry in dropped.items():
         if key not in kept or _facts(read(store, key))["version"] != _version(entry, profile):
-            _keep(store, issuer, key, entry, runs, profile)
+            _keep(adapters, issuer, key, entry, runs, profile)
     files = sorted(kept | dropped.keys())
     cuids = [kept_frame(store, key, ["cuid"]) for key in files]
-    unknown = _unknown_marks(store, issuer, cuids, runs)
+    unknown = _unknown_marks(adapters, issuer, cuids, runs)
     breaks = set(chain.from_iterable(_breaks(read(store, key), unknown) for key in files))
     rows = sum(kept_frame(store, key, [POSITION]).height for key in files)
     return ReadTransactions(len(files), rows, tuple(sorted(breaks)))
@@ -219,24 +221,31 @@ def _key(issuer: str, entry: Entry) -> str:
 
 def _version(entry: Entry, profile: Profile) -> str:
     """Return what is kept of a file's version; read in another way, it is read anew."""
-    tables = profile.model_dump(mode="json", include={"report", "words"})
+    words = profile.words.model_dump(mode="json")
+    tables = {"report": profile.fields("report"), "words": words}
     reading = digest(canonical(tables))[:8]
     return f"{READING}|{reading}|{entry.size}|{entry.version}"
 
 
 def _keep(
-    store: Store, issuer: str, key: str, entry: Entry, runs: Iterable[StoredRun], profile: Profile
+    adapters: Adapters,
+    issuer: str,
+    key: str,
+    entry: Entry,
+    runs: Iterable[StoredRun],
+    profile: Profile,
 ) -> None:
     """Keep what a report says; of a cuid that has no link only what is harmless.
 
     A report with one that was left out is read again the next time.
     """
+    store = adapters.store
     name = mask_key(entry.key.rpartition("/")[2])  # it may be named after a card
     if entry.size > LIMIT:
         report = read_transactions(b"", name)._replace(problems=(TOO_LARGE,))
     else:
         report = read_transactions(read(store, entry.key), name, profile)
-    unknown = _unknown_marks(store, issuer, [report.rows], runs)
+    unknown = _unknown_marks(adapters, issuer, [report.rows], runs)
     is_unknown = pl.col("cuid").hash().is_in(unknown.implode())
     is_harmless = pl.col("cuid") == storable("cuid", is_unknown)
     rows = report.rows.with_columns(pl.when(~is_unknown | is_harmless).then("cuid"))
@@ -254,7 +263,7 @@ def _facts(content: bytes) -> dict[str, str]:
 
 
 def _unknown_marks(
-    store: Store, issuer: str, reports: Iterable[pl.DataFrame], runs: Iterable[StoredRun]
+    adapters: Adapters, issuer: str, reports: Iterable[pl.DataFrame], runs: Iterable[StoredRun]
 ) -> pl.Series:
     """Return 64-bit hashes of the cuids of reports that have no link.
 
@@ -263,15 +272,15 @@ def _unknown_marks(
     frames = [rows.select("cuid").drop_nulls().select(_mark()) for rows in reports]
     unknown = pl.concat([pl.DataFrame(schema={"mark": pl.UInt64}), *frames])["mark"].unique()
     linked_in_runs = chain.from_iterable(map(_linked_marks, runs))
-    for linked in chain(_prompted_marks(store, issuer), linked_in_runs):
+    for linked in chain(_prompted_marks(adapters, issuer), linked_in_runs):
         unknown = unknown.filter(~unknown.is_in(linked.implode()))
         if unknown.is_empty():
             break
     return unknown
 
 
-def _prompted_marks(store: Store, issuer: str) -> Iterator[pl.Series]:
-    cuids = [single.asked.cuid for single in prompted_singles(store, issuer)]
+def _prompted_marks(adapters: Adapters, issuer: str) -> Iterator[pl.Series]:
+    cuids = [single.asked.cuid for single in prompted_singles(adapters, issuer)]
     yield pl.DataFrame({"cuid": cuids}, {"cuid": pl.String}).select(_mark())["mark"]
 
 

@@ -5,7 +5,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from flows.errors import TryAgainError
-from flows.reports.behind import runs_to_report
+from flows.reports.behind import runs_behind
 from flows.reports.rebuild import RunReport, rebuild_lasting
 from flows.reports.verdicts import OUT_OF_BALANCE
 from flows.results.batches import ResultObject
@@ -107,7 +107,7 @@ def ingest(context: IssuerContext, also: str = "") -> Ingested:
         taken = _take_in_lasting(context, files, waiting)
     reported = taken.with_new_outcome
     runs = StoredRuns(context.adapters, issuer)
-    others = {run.id for run in runs_to_report(context, runs)} | ({also} - {""})
+    others = {run.id for run in runs_behind(context, runs)} | ({also} - {""})
     purged = runs.without_ledger if reported else frozenset()
     reports = _report_runs(context, runs, reported, others)
     still_waiting = taken.skipped | _waiting_records(taken, waiting, purged)

@@ -4,7 +4,6 @@ import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from datetime import datetime, timedelta
-from itertools import chain
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -26,6 +25,7 @@ from flows.runs.frames import csv_pieces, write_parquet
 from flows.runs.identity import canonical, digest
 from flows.runs.journal import Act, enter
 from flows.runs.run_status import reported_status
+from flows.runs.single_links import SingleLink
 from flows.runs.store import Entry
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
@@ -103,11 +103,11 @@ def rebuild_lasting(
             return report
 
 
-def _report_inputs(run: StoredRun) -> tuple[list[Entry], list[Closing]]:
+def _report_inputs(run: StoredRun) -> tuple[list[Entry], list[Closing], list[SingleLink]]:
     """Return what was added after a run's commit that its report is made of."""
-    prefixes = (run.keys.outcomes, run.keys.singles)
-    objects = list(chain.from_iterable(run.store.keys(prefix) for prefix in prefixes))
-    return objects, run.fresh().closed_breaks
+    current = run.fresh()
+    objects = list(run.store.keys(run.keys.outcomes))
+    return objects, current.closed_breaks, current.single_link_attempts
 
 
 def _keep_parts(

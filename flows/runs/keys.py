@@ -92,7 +92,6 @@ acknowledgements = _prefix("acknowledgements")
 identified = _prefix("identified")
 # records of what was purged; one listing shows which runs have no ledger any more
 purged = _prefix("purged")
-prompted_prefix = _prefix("single")  # single links whose fields were typed in
 # derived: the funnel over an issuer's runs, and the transaction reports read for it
 placements = _prefix("placements")
 reconciliation = _prefix("reconciliation")  # derived: the report across an issuer's runs
@@ -109,7 +108,6 @@ analysis = _prefix("analysis")  # derived: the analysts' export
 # lifecycle rules remove what it was (deploy/s3-lifecycle.json)
 CLEANED: Final = (
     runs,
-    prompted_prefix,
     deliveries,
     acknowledgements,
     placements,
@@ -169,7 +167,6 @@ class RunKeys:
         self.analysis = f"{hive(run.issuer, 'rows', run.day)}{run}-"
         # attributed result rows, derived from result files and ledger
         self.outcomes = base + "outcomes/"
-        self.singles = base + "single/"  # single links for rows of the run
         # the partner's messages about the run's links, and what they mean
         self.placements = base + "placements/"
 

@@ -382,8 +382,8 @@ def typed_in(bench: Bench, linker: Linker | None = None) -> str:
     """Request a link for the person with fields that are typed in; return its name."""
     with suppress(AnswerLostError):
         link_typed(bench.context, linker or Linker(), {**TYPED, CUID: GONE})
-    [single] = prompted_singles(bench.store, BANK)
-    return single.key.rpartition("/")[2].removesuffix(".json")
+    [single] = prompted_singles(bench.adapters, BANK)
+    return single.id
 
 
 def test_who_is_known_from_a_typed_in_link_alone_is_forgotten_and_gets_no_other(

@@ -206,9 +206,9 @@ def test_retention_took_what_was_named_up_to_the_last_time_it_removed_its_kind()
     kept = {"run": "", "part": "ledger", "by": "anna", "setting": "", "objects": {}, "bytes": 0}
     for number, since in enumerate((NOON, NOON - timedelta(days=9)), 1):
         record = Purged.model_validate({**kept, "at": NOON, "since": since})
-        store.create(f"bank/purged/single/{number:06d}.json", canonical(record))
+        store.create(f"bank/purged/deliveries/{number:06d}.json", canonical(record))
     purges = _Purges(store, BANK, list(store.objects))
-    finding = cast(Any, SimpleNamespace(key="bank/single/x.json"))
+    finding = cast(Any, SimpleNamespace(key="bank/deliveries/000001/links.csv"))
 
     took = [purges.took(finding, moment) for moment in MOMENTS]
 

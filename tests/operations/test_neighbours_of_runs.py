@@ -71,13 +71,14 @@ def test_a_run_that_was_never_committed_is_as_old_as_its_newest_object() -> None
 
 
 def test_a_report_is_stale_once_a_result_is_newer_and_where_it_lists_not_all_breaks() -> None:
-    keys = cast(Any, SimpleNamespace(report=str, outcomes="o/", singles="s/"))
+    keys = SimpleNamespace(report=str, outcomes="o/")
+    run = cast(Any, SimpleNamespace(keys=keys, single_link_attempts=[]))
 
     def reasons(more: int, last_is_notice: bool, written: datetime) -> list[str]:
         breaks = [{"notice": False}, {"notice": last_is_notice}]
         entries = [*ENTRIES[:1], Entry("summary.json", 1, written, "")]
         summary = {"more_breaks": more, "breaks": breaks}
-        return list(retention._stale_report_reasons(keys, entries, summary))
+        return list(retention._stale_report_reasons(run, entries, summary))
 
     newer = [bool(reasons(0, True, moment)) for moment in MOMENTS]
     unlisted = [bool(reasons(*which, NOON)) for which in ((0, False), (1, True), (1, False))]
@@ -104,10 +105,11 @@ def test_a_summary_is_of_the_last_answer_and_of_the_last_thing_known_of_a_run() 
 def test_the_links_of_a_committed_run_keep_its_ledger_until_the_last_of_them_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    keys = SimpleNamespace(manifest="m", report=str, outcomes="o/", singles="s/")
+    keys = SimpleNamespace(manifest="m", report=str, outcomes="o/")
     entries = [Entry(key, 1, NOON, "") for key in ("m", "summary.json")]
     summary = {"more_breaks": 0, "breaks": []}
     run = SimpleNamespace(outbox=[], keys=keys, events=list, summary=summary, closed_breaks=())
+    run.single_link_attempts = []
     monkeypatch.setattr(retention, "_awaiting_rows", lambda _: {})
     monkeypatch.setattr(retention, "_open_breaks", lambda *_: [])
     monkeypatch.setattr(retention, "_links_until", lambda *_: iter(NEIGHBOURS[::-1]))

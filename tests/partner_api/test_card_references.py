@@ -58,7 +58,7 @@ def remove_extract(bench: Bench, run: str) -> None:
 
 @pytest.mark.parametrize(
     ("card_id", "settings", "reference"),
-    [(7, {}, {"id": 7}), ("k-7", {"card_reference_property": "key"}, {"key": "k-7"})],
+    [(7, {}, {"id": 7}), ("k-7", {"names": {"request": {"card_id": ["key"]}}}, {"key": "k-7"})],
 )
 def test_a_request_by_reference_has_the_partners_own_id_and_nothing_of_the_card(
     bench: Bench, card_id: object, settings: dict[str, Any], reference: dict[str, Any]

@@ -19,7 +19,7 @@ from flows.partner_api.responses import Limits, UnreadableBodyError, body_of
 from flows.partner_api.service import AnswerLostError, StrangeAnswerError
 from flows.runs.retry import Retry
 from schemas.issuer import Issuer
-from schemas.partner_api.profile import Paginator
+from schemas.partner_api.profile import Profile
 from tests.memory_bench import memory_bench
 from tests.partner_api.service_clients import (
     CREDENTIALS,
@@ -56,9 +56,7 @@ def test_a_link_that_is_made_later_is_asked_for_once_a_second_until_its_time_is_
 
     with (
         scripted(LET_IN, accepted, http(404)) as (address, script),
-        open_client(
-            settings_for(address, created_within_seconds=2), CREDENTIALS, Waited().retry
-        ) as client,
+        open_client(settings_for(address), CREDENTIALS, Waited().retry) as client,
         pytest.raises(AnswerLostError),
     ):
         client.create_link(request())
@@ -102,9 +100,9 @@ def test_a_body_may_take_as_long_as_its_limit(seconds: int, is_slow: bool) -> No
     assert is_slow == bool(read_within(b"{}", Limits(seconds=60), clock))
 
 
-def pages_of(most: int, paginator: dict[str, Any], document: dict[str, Any], messages: int) -> int:
+def pages_of(most: int, settings: dict[str, Any], document: dict[str, Any], messages: int) -> int:
     """Return how many pages of so many messages are asked for, at most `most`."""
-    pages = Pages(Paginator.model_validate(paginator), SERVICE, "/messages")
+    pages = Pages(Profile.model_validate(settings), SERVICE, "/messages")
     url: str | None = pages.first()
     asked = 0
     while url is not None and asked < most:
@@ -116,18 +114,18 @@ def pages_of(most: int, paginator: dict[str, Any], document: dict[str, Any], mes
 @pytest.mark.parametrize(
     ("style", "total", "asked"),
     [
-        ("offset", 3, 2),
-        ("offset", 4, 2),
-        ("offset", 5, 3),
-        ("page_number", 1, 1),
-        ("page_number", 2, 2),
-        ("page_number", 3, 3),
+        ("limit=2&offset={offset}", 3, 2),
+        ("limit=2&offset={offset}", 4, 2),
+        ("limit=2&offset={offset}", 5, 3),
+        ("page={page}", 1, 1),
+        ("page={page}", 2, 2),
+        ("page={page}", 3, 3),
     ],
 )
 def test_the_last_page_is_the_one_with_the_last_message(style: str, total: int, asked: int) -> None:
-    paginator = {"type": style, "total_path": "total"}
+    settings = {"next_page": style, "names": {"page": {"total": ["total"]}}}
 
-    assert asked == pages_of(9, paginator, {"total": total}, messages=2)
+    assert asked == pages_of(9, settings, {"total": total}, messages=2)
 
 
 def test_a_list_has_a_thousand_pages_at_most() -> None:
@@ -147,14 +145,14 @@ def test_a_list_has_a_thousand_pages_at_most() -> None:
 def test_whoever_checks_a_service_waits_five_seconds_at_most(
     monkeypatch: pytest.MonkeyPatch, seconds: float, waited: float
 ) -> None:
-    timeouts = {"connect_timeout_seconds": seconds, "read_timeout_seconds": seconds}
+    timeouts = {"read_timeout_seconds": seconds}
     bench = memory_bench(service={"base_url": SERVICE, **timeouts})
     waits = list[Any]()
 
     def client(issuer: Issuer, **_: Any) -> Any:
         service = issuer.service
         assert service is not None
-        waits.extend([service.connect_timeout_seconds, service.read_timeout_seconds])
+        waits.append(service.read_timeout_seconds)
         raise StrangeAnswerError(place="", problem="")
 
     monkeypatch.setattr(connection, "service_client", client)

@@ -13,7 +13,12 @@ from schemas.partner_api.profile import INTERFACE, Profile
 
 NOTHING = Placement(1, "c-1", "4242")
 PARTNER = Profile.model_validate(
-    {"message": {"job_id": ["job.ref"], "message": ["body"]}, "job": {"status": ["state"]}}
+    {
+        "names": {
+            "message": {"job_id": ["job.ref"], "message": ["body"]},
+            "job": {"status": ["state"]},
+        }
+    }
 )
 
 
