@@ -3,8 +3,8 @@
 Every table leads with the issuer. Texts compare by their bytes. Times are UTC, days the issuer's
 own. No table has a card number, a CVV, or a hash of either.
 
-All of it is derived from what the store has, so far: a database that is lost is made anew by the
-next command.
+The journal, what people decided and what was handed over are here alone. The rest is derived from
+what the store has, so far: it is made anew by the next command (`DERIVED`).
 """
 
 from datetime import UTC, datetime
@@ -27,6 +27,8 @@ from sqlalchemy import (
     Table,
     Text,
     TypeDecorator,
+    UniqueConstraint,
+    text,
 )
 from sqlalchemy.types import TypeEngine
 
@@ -82,6 +84,34 @@ def _look() -> list[Column[object]]:
         _column("cuid", TEXT, "the cardholder reference, as it was sent", null=True),
         _column("last_4", TEXT, "the last four digits of the card", null=True),
         _column("expiration", TEXT, "when the card expires, YYMM", null=True),
+    ]
+
+
+def _handed_over() -> list[Column[object]]:
+    """Return the columns of what is handed over: its row is made first, then its files."""
+    return [
+        _column("number", Integer(), "1, 2, 3 … of whoever it is for"),
+        _column("at", Moment(), "when it was made"),
+        _column("by", TEXT, "who made it, card numbers masked"),
+        _column("files", JSON(), "SHA-256 of its files, by name"),
+        _column("done_at", Moment(), "when all of its files were in the store", null=True),
+        _column("confirmed_at", Moment(), "when it was recorded that it has come", null=True),
+        _column("confirmed_by", TEXT, "who recorded that", null=True),
+        _column("confirmed_reason", TEXT, "why: whose receipt", null=True),
+    ]
+
+
+def _in_order() -> list[ForeignKeyConstraint | CheckConstraint]:
+    """Return what cannot be of that: nothing is confirmed before it is complete."""
+    confirmed = "confirmed_at IS NOT NULL AND confirmed_by IS NOT NULL"
+    return [
+        ForeignKeyConstraint(["issuer"], ["issuer.issuer"]),
+        CheckConstraint("number >= 1", name="number"),
+        CheckConstraint(
+            "confirmed_at IS NULL AND confirmed_by IS NULL AND confirmed_reason IS NULL OR "
+            f"done_at IS NOT NULL AND {confirmed} AND confirmed_reason IS NOT NULL",
+            name="confirmed",
+        ),
     ]
 
 
@@ -331,13 +361,34 @@ DELIVERY = Table(
     "delivery",
     METADATA,
     _issuer(),
-    _column("receiver", TEXT, "who receives links"),
-    _column("number", Integer(), "the number of the delivery to this receiver"),
-    _column("objects", TEXT, "digest of the objects that it was read from"),
-    _column("at", Moment(), "when it was made; null: its record is gone", null=True),
-    _column("after", Integer(), "the delivery that it goes on from"),
+    _column("receiver", TEXT, "who receives links: a table of [deliveries], or default"),
+    *_handed_over(),
+    _column("after", Integer(), "the confirmed delivery that its changes are since; 0: none"),
+    _column("new", Integer(), "links that are new"),
+    _column("replaced", Integer(), "links that take the place of one withdrawn"),
+    _column("withdrawn", Integer(), "links that are withdrawn"),
+    _column("living", Integer(), "links that the receiver has after it"),
+    _column("sealed_to", TEXT, "fingerprint of the key; null: in clear", null=True),
+    _column("opened", TEXT, "why it withdraws more than max_withdrawn; else empty"),
+    _column("taken_at", Moment(), "when its webhook took the event", null=True),
+    _column("emitted_at", Moment(), "when Prefect was told", null=True),
+    _column("tries", Integer(), "attempts to hand it over that failed since the last that did not"),
+    _column("problem", TEXT, "why the last of them failed", null=True),
+    _column("failing_since", Moment(), "the first of them", null=True),
+    _column("tried_at", Moment(), "the last of them", null=True),
+    _column("not_before", Moment(), "when it is tried again", null=True),
     PrimaryKeyConstraint("issuer", "receiver", "number"),
-    ForeignKeyConstraint(["issuer"], ["issuer.issuer"]),
+    *_in_order(),
+    CheckConstraint("after >= 0 AND after < number", name="after"),
+    CheckConstraint("new >= 0 AND replaced >= 0 AND withdrawn >= 0 AND living >= 0", name="counts"),
+    CheckConstraint(
+        "done_at IS NOT NULL OR (taken_at IS NULL AND emitted_at IS NULL)", name="told"
+    ),
+    CheckConstraint(
+        "tries = 0 AND problem IS NULL OR tries > 0 AND problem IS NOT NULL "
+        "AND failing_since IS NOT NULL AND tried_at IS NOT NULL AND not_before IS NOT NULL",
+        name="tries",
+    ),
     comment="A delivery of links to a receiver.",
 )
 
@@ -351,13 +402,41 @@ DELIVERY_CHANGE = Table(
     _column("run", TEXT, "the run whose row the link is of", null=True),
     _column("row", BigInteger(), "that row", null=True),
     *_look(),
-    _column("link", BigInteger(), "64 bits of a digest of the link", null=True),
-    _column("change", TEXT, "new, or withdrawn with its reason", null=True),
+    _column("link", BigInteger(), "64 bits of a digest of the link"),
+    _column("change", TEXT, "new, replaced or withdrawn"),
     _column("until", Date(), "last day of the link", null=True),
-    _column("at", Moment(), "when the delivery was made", null=True),
     PrimaryKeyConstraint("issuer", "receiver", "delivery", "place"),
+    CheckConstraint("change IN ('new', 'replaced', 'withdrawn')", name="change"),
     Index(None, "issuer", "cuid"),
-    comment="A link that a delivery hands over or withdraws.",
+    comment="A link that a delivery hands over or withdraws, until retention or an erasure.",
+    sqlite_with_rowid=False,
+)
+
+ACKNOWLEDGEMENT = Table(
+    "acknowledgement",
+    METADATA,
+    _issuer(),
+    *_handed_over(),
+    _column("run", TEXT, "the run that it tells of; empty: a file without one"),
+    _column("extract", TEXT, "the key of the file, card numbers masked"),
+    _column("sha256", TEXT, "SHA-256 of the file"),
+    _column("status", TEXT, "what became of it: ACCP, PART, PEND or RJCT"),
+    _column("rows", JSON(), "how many of its rows, by what became of them"),
+    _column("folder", TEXT, "the folder of its files"),
+    _column("subject", TEXT, "what it tells of: the run, or the key of the file"),
+    _column("says", TEXT, "digest of what it says; null: told again since, or closed", null=True),
+    PrimaryKeyConstraint("issuer", "number"),
+    *_in_order(),
+    Index("ix_acknowledgement_run", "issuer", "run", "number"),
+    Index(
+        "ix_acknowledgement_says",
+        "issuer",
+        "subject",
+        unique=True,
+        sqlite_where=text("says IS NOT NULL"),
+        postgresql_where=text("says IS NOT NULL"),
+    ),
+    comment="What an issuer was told of an extract, in place of what it was told of it before.",
 )
 
 PLACEMENT = Table(
@@ -401,7 +480,86 @@ REPORTED_END = Table(
     comment="What transaction reports say of a cardholder.",
 )
 
+RESULT_FILE = Table(
+    "result_file",
+    METADATA,
+    _issuer(),
+    _column("number", Integer(), "number of its ingest, from 1: the later answer counts"),
+    _column("file", TEXT, "digest of its key in the store"),
+    _column("digest", TEXT, "SHA-256 of its content, as it was read"),
+    _column("key", TEXT, "its key in the store, as far as it may be kept"),
+    _column("name", TEXT, "its name, as far as it may be kept"),
+    _column("size", BigInteger(), "its bytes, as it is stored"),
+    _column("version", TEXT, "which write of it was read"),
+    _column("decisions", Integer(), "how many decisions about it were known"),
+    _column("came_at", Moment(), "when it was dropped"),
+    _column("received", Date(), "the issuer's day of that", null=True),
+    _column("taken_at", Moment(), "when it was ingested"),
+    _column("named_run", TEXT, "the run that its name gives, if it was sent", null=True),
+    _column("named_chunk", Integer(), "the chunk that its name gives", null=True),
+    _column("problems", JSON(), "what is wrong with the file as a whole: codes"),
+    _column("is_superseded", Boolean(), "it came again with other content"),
+    _column("basis", TEXT, "digest of what it waits for; empty: of no end; null: done", null=True),
+    _column("outcome", TEXT, "digest of what came of its rows, where that may change"),
+    _column("told", TEXT, "what was told of it; empty where the report of its run says all"),
+    PrimaryKeyConstraint("issuer", "number"),
+    UniqueConstraint("issuer", "file", "digest", name="uq_result_file_content"),
+    ForeignKeyConstraint(["issuer"], ["issuer.issuer"]),
+    CheckConstraint("number >= 1", name="number"),
+    Index(
+        "ix_result_file_newest",
+        *("issuer", "file"),
+        unique=True,
+        sqlite_where=text("NOT is_superseded"),
+        postgresql_where=text("NOT is_superseded"),
+    ),
+    comment="A content of a result file that was ingested, and what it waits for.",
+)
+
+ANSWERED_CHUNK = Table(
+    "answered_chunk",
+    METADATA,
+    _issuer(),
+    _column("run", TEXT, "the run"),
+    _column("chunk", Integer(), "the number of its chunk"),
+    _column("number", Integer(), "the result file"),
+    _column("rows", Integer(), "how many rows of the file are about the chunk"),
+    PrimaryKeyConstraint("issuer", "run", "chunk", "number"),
+    ForeignKeyConstraint(["issuer", "number"], ["result_file.issuer", "result_file.number"]),
+    Index(None, "issuer", "number"),
+    comment="A chunk that a result file answers, wholly or in part.",
+)
+
+ANSWER = Table(
+    "answer",
+    METADATA,
+    _issuer(),
+    _column("number", Integer(), "the result file"),
+    _column("position", BigInteger(), "the data row of the file, from 1"),
+    _column("run", TEXT, "the run; of a row without a chunk one that its file answers"),
+    _column("chunk", Integer(), "the chunk that it answers", null=True),
+    _column("row", BigInteger(), "the row that was sent; null: it answers none", null=True),
+    _column("cuid", TEXT, "the cardholder reference where it answers no row", null=True),
+    _column("last_4", TEXT, "the last four digits of the card, in such a row", null=True),
+    _column("how", TEXT, "by what it was attributed; null: by nothing", null=True),
+    _column("outcome", TEXT, "linked, error, or the break that it is"),
+    _column("url", TEXT, "the link, which is personal: views for analysts leave it out", null=True),
+    _column("has_link", Boolean(), "the row had a link that is not kept", null=True),
+    _column("expires_on", Date(), "last day of the link", null=True),
+    _column("expires_raw", TEXT, "the same as it came, where it was no ISO day", null=True),
+    _column("reasons", TEXT, "codes of the error, a line each", null=True),
+    _column("message", TEXT, "the error, masked", null=True),
+    _column("shape", TEXT, "the same without ids and numbers", null=True),
+    _column("content", BigInteger(), "XXH3 of the row without card numbers", null=True),
+    _column("nth", BigInteger(), "its number among equal rows of the file; null: 0", null=True),
+    PrimaryKeyConstraint("issuer", "number", "position"),
+    comment="What the partner said: a row of a result file.",
+    sqlite_with_rowid=False,
+)
+
+# whose rows are too many for the journal, which has their digests
+INGESTED = (ANSWER, ANSWERED_CHUNK, RESULT_FILE)
 DERIVED = (
-    *(REPORTED_END, PLACEMENT, DELIVERY_CHANGE, DELIVERY, LEDGER_ROW, DEPARTURE, ATTEMPT, RUN),
+    *(REPORTED_END, PLACEMENT, LEDGER_ROW, DEPARTURE, ATTEMPT, RUN),
     WATERMARK,
 )

@@ -239,15 +239,20 @@ class SingleAnswered(Document):
     message: str = ""  # the partner's words, masked
 
 
-class Delivery(Document):
-    """One record of a receiver's chain in `deliveries/`: the changes since another, 0 for none;
-    `files`: SHA-256 by name, in clear where they are `sealed_to` a key.
-    """
+class HandedOver(Document):
+    """What is handed over to somebody: `files` are the SHA-256 of its files by name."""
 
-    after: int
     at: AwareDatetime
     by: str
     files: dict[str, str]
+
+
+class Delivery(HandedOver):
+    """A delivery of links: the changes since another, 0 for none; the `files` in clear, also where
+    they are `sealed_to` a key.
+    """
+
+    after: int
     new: int
     replaced: int
     withdrawn: int
@@ -262,35 +267,14 @@ class Delivery(Document):
 
 
 class Confirmed(Record):
-    """The record, once, that the receiving side has a delivery."""
+    """The record, once, that somebody has what was handed over."""
 
 
-class Taken(Document):
-    """The record, once, that the event of a delivery was taken: by a webhook, or by Prefect."""
+class Acknowledgement(HandedOver):
+    """What an issuer was told of an extract; its `done.json` is this.
 
-    at: AwareDatetime
-    by: str
-
-
-class HandoverTrouble(Document):
-    """Why the last delivery of a receiver has not reached it yet, replaced after each attempt.
-
-    `problem` is "" once it has; `since` the first of the `tries` in a row that failed.
-    """
-
-    number: int
-    since: AwareDatetime
-    last: AwareDatetime
-    tries: int
-    problem: str
-    not_before: AwareDatetime
-
-
-class Acknowledgement(Document):
-    """One record of the chain `acknowledgements/`: what the issuer was told of an extract.
-
-    `status`: of the extract, and `rows` by theirs (`schemas.acknowledgement`). `files`: SHA-256 by
-    name, below `folder`. `told`: what was told last of each run that is still open, by digest.
+    `status`: of the extract, and `rows` by theirs (`schemas.acknowledgement`). The `files` are
+    below `folder`.
     """
 
     run: str
@@ -299,10 +283,6 @@ class Acknowledgement(Document):
     status: str
     rows: dict[str, int]
     folder: str
-    files: dict[str, str]
-    told: dict[str, str]
-    at: AwareDatetime
-    by: str
 
 
 class Removed(BaseModel):

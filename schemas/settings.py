@@ -327,13 +327,13 @@ class Retention(Settings):
     """Days after a run's last result; what is unsent, unanswered or has an open break is kept,
     however old.
 
-    Links have no term of their own: in report, outcomes and results they go with the ledger, in
+    Links have no term of their own: in report, answers and results they go with the ledger, in
     deliveries as late. Result files belong to the operator, like everything that is dropped.
     """
 
     chunks_days: int = setting(7, "days to keep sealed chunks after the run's last result", ge=0)
     ledger_days: int = setting(
-        395, "the same for ledger, outcomes and report; never shorter than a link lives", ge=63
+        395, "the same for ledger, answers and report; never shorter than a link lives", ge=63
     )
 
     @model_validator(mode="after")

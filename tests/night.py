@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar, cast
 
 import polars as pl
+from sqlalchemy import Connection, delete
 
 from flows.adapters.gpg_opener import GpgOpener
 from flows.adapters.gpg_sealer import GpgSealer
 from flows.adapters.local import LocalStore
-from flows.database.connection import Database
+from flows.database.connection import Database, Transactions
 from flows.extensions.simulator.answer import Answered, Habits, answer_store
 from flows.extensions.simulator.extract import write_sample
 from flows.extensions.simulator.portal import Portal
@@ -41,6 +42,7 @@ from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.trail_proof import NOT_PROVED, Prover
 from flows.submissions.submit import Request, Submitted, submit
+from schemas.database import INGESTED
 from schemas.issuer import Issuer
 from schemas.manifest import Manifest
 from tests import keys
@@ -76,6 +78,16 @@ def uncommit(folder: Path, run: str) -> None:
     """
     (folder / "store" / keys_of(run).manifest).unlink()
     max((folder / "store" / commits(keys_of(run).run.issuer)).iterdir()).unlink()
+
+
+def forget_results(database: Transactions) -> None:
+    """Forget what was ingested, as though no ingest had been."""
+
+    def forget(connection: Connection) -> None:
+        for table in INGESTED:
+            connection.execute(delete(table).where(table.c.issuer == BANK))
+
+    database.act(BANK, forget)
 
 
 def edges(store: Store, database: Database | None = None) -> Adapters:

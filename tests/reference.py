@@ -294,8 +294,8 @@ Where each cardholder stands, and how far each run came, is in a relational data
 out from the store. `CARDLINK_DATABASE_URL` says where ([SETTINGS.md](SETTINGS.md)), and `cardlink
 check ISSUER` shows it: on one machine a SQLite file, `/var/lib/cardlink/cardlink.db` or `cardlink.db`
 in the issuers' folder; of several machines a PostgreSQL. Who needs it: [README.md](README.md). What
-it has of a cardholder: [SECURITY.md](SECURITY.md); no card number, no CVV, no hash of either;
-a link only where it was requested singly.
+it has of a cardholder: [SECURITY.md](SECURITY.md); no card number, no CVV, no hash of either. Links
+are in the tables `answer` and `single_link` alone: a view for analysts leaves them out.
 
 ## Tables
 

@@ -18,6 +18,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from flows.commands.context import Context
+from flows.database.connection import Database
 from flows.errors import CardlinkError
 from flows.registry import ENTRIES
 from flows.runs.keys import keys_of
@@ -56,7 +57,10 @@ def bank(folder: Path, now: Callable[[], datetime] = lambda: datetime.now(UTC)) 
     pin(folder, keys.sound().fingerprint, keys.sound().public)
     limits = {"max_reject_rate": 1.0, "max_error_rate": 1.0, "max_seen_before": 1.0}
     return Bench(
-        open_store(issuer(), folder), issuer(limits=limits, portal={"rows_per_chunk": 10}), now=now
+        open_store(issuer(), folder),
+        issuer(limits=limits, portal={"rows_per_chunk": 10}),
+        now=now,
+        database=Database(folder / "cardlink.db"),
     )
 
 
@@ -109,6 +113,7 @@ def sent(folder: Path, rows: int = 30) -> tuple[Bench, str]:
     bench = bank(folder)
     store, run = _sent(rows)
     shutil.copytree(store, folder / "store", dirs_exist_ok=True)
+    shutil.copy(store.with_name("cardlink.db"), folder)
     return bench, run
 
 
@@ -117,6 +122,7 @@ def answered(folder: Path, fail: float = 0.3) -> tuple[Bench, str]:
     bench = bank(folder)
     store, run = _answered(fail)
     shutil.copytree(store, folder / "store", dirs_exist_ok=True)
+    shutil.copy(store.with_name("cardlink.db"), folder)
     return bench, run
 
 

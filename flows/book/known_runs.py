@@ -10,6 +10,7 @@ Once the trail names it again, or retention removes its ledger, it is read again
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, date, datetime, time
+from hashlib import sha256
 from typing import Any, Literal, NamedTuple
 
 import polars as pl
@@ -254,5 +255,11 @@ def ledger_rows(run: StoredRun) -> pl.DataFrame:
 
 
 def link_digest(url: pl.Expr) -> pl.Expr:
-    """Return the digest by which a link is known: the same in this version of polars only."""
-    return pl.when(url.is_not_null()).then(url.hash(0).reinterpret(signed=True))
+    """Return the digest by which a link is known: 64 bits of its SHA-256."""
+    return url.map_batches(_digests, pl.Int64)
+
+
+def _digests(urls: pl.Series) -> pl.Series:
+    digests = (None if url is None else sha256(url.encode()).digest() for url in urls)
+    known = [digest and int.from_bytes(digest[:8], "big", signed=True) for digest in digests]
+    return pl.Series(urls.name, known, pl.Int64)

@@ -1,8 +1,9 @@
 """How far links came, in the database: deliveries, placements of each run, transaction reports.
 
-Brought up to date as the book is (`upkeep.py`). Of placements only the runs that were checked since
-are read again: each check marks its run before it begins and when it has ended
-(`flows/runs/placements.py`). Of a check that has not ended the next reader reads again.
+Deliveries are rows already; the others are brought up to date as the book is (`upkeep.py`). Of
+placements only the runs that were checked since are read again: each check marks its run before it
+begins and when it has ended (`flows/runs/placements.py`). Of a check that has not ended the next
+reader reads again.
 """
 
 from collections.abc import Mapping
@@ -11,14 +12,7 @@ from typing import NamedTuple
 import polars as pl
 from sqlalchemy import Connection, Table, select, update
 
-from flows.book.deliveries import (
-    CHANGE,
-    Deliveries,
-    DeliveryNews,
-    KnownDelivery,
-    delivered_links,
-    delivery_news,
-)
+from flows.book.deliveries import delivered_links, read_changes
 from flows.book.news import read_mark
 from flows.book.stages import FOLLOWED, REPORTED_END, Stages, followed_links, reported_ends
 from flows.book.stored_book import delete_rows, insert_rows, of_turn, read_attempts
@@ -26,7 +20,6 @@ from flows.book.upkeep import BookOfRuns, tables
 from flows.database.bulk import read_frame
 from flows.runs.adapters import Adapters
 from flows.runs.cards import ISSUE
-from flows.runs.delivered import DeliveryId
 from flows.runs.identity import digest
 from flows.runs.keys import placements
 from flows.runs.placements import check_marks, is_checked, read_placements
@@ -51,7 +44,6 @@ class _Update(NamedTuple):
     """
 
     version: int
-    deliveries: DeliveryNews
     checked: Mapping[str, str]
     followed: pl.DataFrame
     reported: tuple[str, pl.DataFrame] | None
@@ -68,23 +60,20 @@ class StagesOfLinks:
     def work_out(self, connection: Connection) -> _Update | None:
         """Return what is to be written, None where nothing came since."""
         mark = read_mark(connection, self._issuer)
-        known = read_known_deliveries(connection, self._issuer)
-        deliveries = delivery_news(self._store, self._issuer, known)
         checked, followed = self._followed(self._runs.within(connection), connection)
         reports = self._reports()
         reported_now = None
         if reports != mark.reported:
             rows = reported(self._store, self._issuer, pl.lit(value=True))
             reported_now = reports, reported_ends(rows)
-        if deliveries.is_empty and not checked and reported_now is None:
+        if not checked and reported_now is None:
             return None
-        return _Update(mark.version, deliveries, checked, followed, reported_now)
+        return _Update(mark.version, checked, followed, reported_now)
 
     def write(self, connection: Connection, update: _Update) -> bool:
         """Write it; False where somebody else has written since it was worked out."""
         if read_mark(connection, self._issuer).version != update.version:
             return False
-        self._write_deliveries(connection, update.deliveries)
         for run, mark in update.checked.items():
             delete_rows(connection, database.PLACEMENT, self._issuer, run=run)
             self._set_check(connection, run, mark)
@@ -137,19 +126,6 @@ class StagesOfLinks:
         listed = [f"{entry.key} {entry.size} {entry.version}" for entry in self._store.keys(prefix)]
         return digest("\n".join(listed).encode()) if listed else ""
 
-    def _write_deliveries(self, connection: Connection, news: DeliveryNews) -> None:
-        table = database.DELIVERY
-        for id_ in (*news.gone, *news.read):
-            of_it = {"receiver": id_.receiver, "delivery": id_.number}
-            delete_rows(connection, database.DELIVERY_CHANGE, self._issuer, **of_it)
-            delete_rows(connection, table, self._issuer, receiver=id_.receiver, number=id_.number)
-        for known, changes in news.read.values():
-            row = {"issuer": self._issuer, **known.model_dump()}
-            connection.execute(table.insert().values(row))
-            insert_rows(
-                connection, database.DELIVERY_CHANGE, self._issuer, changes.with_row_index("place")
-            )
-
     def _set_check(self, connection: Connection, run: str, mark: str) -> None:
         table = database.RUN
         is_run = (table.c.issuer == self._issuer) & (table.c.run == run)
@@ -160,23 +136,12 @@ class StagesOfLinks:
         connection.execute(update(table).where(table.c.issuer == self._issuer).values(**values))
 
 
-def read_known_deliveries(connection: Connection, issuer: str) -> dict[DeliveryId, KnownDelivery]:
-    """Return what is stored of each delivery."""
-    table = database.DELIVERY
-    columns = [table.c[name] for name in KnownDelivery.model_fields]
-    rows = connection.execute(select(*columns).where(table.c.issuer == issuer))
-    known = [KnownDelivery.model_validate(dict(row._mapping)) for row in rows]
-    return {each.id: each for each in known}
-
-
 def read_stages(connection: Connection, issuer: str) -> Stages:
     """Return what is stored of links beyond that they came."""
-    changes = _read(connection, database.DELIVERY_CHANGE, issuer, CHANGE)
     return Stages(
-        delivered=delivered_links(changes),
+        delivered=delivered_links(read_changes(connection, issuer)),
         followed=_read(connection, database.PLACEMENT, issuer, FOLLOWED),
         reported=_read(connection, database.REPORTED_END, issuer, REPORTED_END),
-        deliveries=Deliveries(read_known_deliveries(connection, issuer), changes),
     )
 
 
@@ -184,11 +149,6 @@ def _read(connection: Connection, table: Table, issuer: str, schema: pl.Schema) 
     columns = [table.c[name] for name in schema]
     query = select(*columns).where(table.c.issuer == issuer)
     return read_frame(connection, query.order_by(*table.primary_key), schema)
-
-
-def known_deliveries(adapters: Adapters, issuer: str) -> Deliveries:
-    """Return all deliveries of links of an issuer."""
-    return stages_of(adapters, StoredRuns(adapters, issuer)).deliveries
 
 
 def stages_of(adapters: Adapters, runs: StoredRuns) -> Stages:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from flows.book.deliveries import DELIVERED_LINK, LOOK, NO_DELIVERIES, ROW, Deliveries
+from flows.book.deliveries import DELIVERED_LINK, LOOK, ROW
 from flows.book.standing import (
     AUTHENTICATED,
     DELIVERED,
@@ -80,7 +80,6 @@ class Stages(NamedTuple):
     delivered: pl.DataFrame
     followed: pl.DataFrame
     reported: pl.DataFrame
-    deliveries: Deliveries = NO_DELIVERIES  # that `delivered` is made of
 
 
 NO_STAGES = Stages(

@@ -22,7 +22,7 @@ ACKNOWLEDGE = Form(
     "acknowledgements of {issuer}",
     retries=(10, 60),
 )
-LEFT_OUT = {"told", "files", "folder"}  # of a record's facts: they begin with the moment
+LEFT_OUT = {"files", "folder"}  # of a record's facts: they begin with the moment
 NOT_WANTED = "no [acknowledgement] in its TOML: the issuer is told nothing"
 
 

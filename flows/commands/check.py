@@ -261,7 +261,7 @@ def _check_receivers(context: contexts.IssuerContext, findings: list[Finding]) -
     for receiver in context.issuer.deliveries:
         trouble = stuck.get(receiver)
         if trouble is not None:
-            since = f"{trouble.since:%Y-%m-%d %H:%M} UTC"
+            since = f"{trouble.failing_since:%Y-%m-%d %H:%M} UTC"
             text = f"{receiver}: has not got its links since {since}: {trouble.problem}"
             findings.append(Finding("receivers", text, "HandoverTrouble", 2))
             continue

@@ -19,7 +19,7 @@ from schemas.actions import DeliveryGate
 with on_first_use():
     from flows.operations import delivered_so_far, delivery, delivery_handover, receivers
     from flows.runs import context as contexts
-    from flows.runs import delivered
+    from flows.runs import delivered, handovers
     from schemas import handover, records
 
 DELIVER = Form(
@@ -168,11 +168,16 @@ def _next_step(
         if done.waiting:
             return _withdrawing(context, outcome)
         is_open = done.record is not None and not outcome.problem
-        id_ = delivered.DeliveryId(outcome.receiver, done.number)
-        if is_open and not delivered.is_confirmed(context.adapters.store, issuer, id_):
+        if is_open and not _is_confirmed(context, outcome):
             named = _argument(context, outcome.receiver)
             return Step("deliver", issuer, named, confirm=done.number, reason=RECEIPT)
     return None
+
+
+def _is_confirmed(context: contexts.IssuerContext, outcome: delivery_handover.Outcome) -> bool:
+    line = delivered.line_of(context.issuer.issuer, outcome.receiver)
+    known = handovers.handed(context.adapters, line, outcome.delivered.number)
+    return known is not None and known.confirmed is not None
 
 
 def _withdrawing(context: contexts.IssuerContext, outcome: delivery_handover.Outcome) -> Step:
@@ -205,9 +210,8 @@ def _lines(
     done = outcome.delivered
     would_be = dry_run and (done.fresh or done.finished)
     if done.record is not None:
-        id_ = delivered.DeliveryId(outcome.receiver, done.number)
         state = _state(done, would_be=would_be)
-        if delivered.is_confirmed(context.adapters.store, context.issuer.issuer, id_):
+        if _is_confirmed(context, outcome):
             state = "taken, which confirms it"
         yield _marked(_counts(name, done.number, done.record, state), dry_run)
     elif outcome.error is None and not done.waiting:

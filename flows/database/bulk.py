@@ -4,15 +4,17 @@ A frame's columns are columns of a table by name; a null is NULL, and an empty t
 are UTC; SQLite keeps them, and days, as ISO texts.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from io import BytesIO
+from itertools import repeat
 from typing import Any, Final
 
 import polars as pl
 from sqlalchemy import Column, Connection, MetaData, Select, Table, select
 from sqlalchemy.dialects import postgresql, sqlite
 
-ROWS: Final = 50_000  # of SQLite that are held as Python's objects at a time
+REMEMBERED: Final = "frames"  # of a connection's `info`: who is told of each frame
+ROWS: Final = 5_000  # of SQLite that are held as Python's objects at a time: few to be collected
 _DATE: Final = "%Y-%m-%d"
 _TIME: Final = "%Y-%m-%d %H:%M:%S"  # as SQLAlchemy writes one to SQLite, before its microseconds
 _CSV: Final = "(FORMAT csv, NULL '')"  # an empty text has quotes there
@@ -20,10 +22,17 @@ _CSV: Final = "(FORMAT csv, NULL '')"  # an empty text has quotes there
 
 def insert_frame(connection: Connection, table: Table, frame: pl.DataFrame) -> None:
     """Insert a frame's rows; columns that it lacks get their default."""
+    if frame.is_empty():
+        return
+    remember = connection.info.get(REMEMBERED)
+    if remember is not None:
+        remember(table, frame)
     if connection.dialect.name == "postgresql":
         _copy_in(connection, table, frame)
     else:
-        _execute_many(connection, sqlite.insert(table), frame)
+        # a column without a value is left out: most of wide tables have some
+        valued = [column.name for column in frame if column.null_count() < len(column)]
+        _execute_many(connection, sqlite.insert(table), frame.select(valued))
 
 
 def upsert_frame(connection: Connection, table: Table, frame: pl.DataFrame) -> None:
@@ -77,8 +86,15 @@ def _execute_many(connection: Connection, insert: sqlite.Insert, frame: pl.DataF
     compiled = insert.compile(connection, column_keys=frame.columns)
     for block in frame.select(compiled.positiontup or ()).iter_slices(ROWS):
         stored = block.with_columns(map(_stored, block.columns, block.dtypes))
-        rows = zip(*(series.to_list() for series in stored), strict=True)
+        rows = zip(*map(_values, stored), strict=True)
         _driver(connection).executemany(str(compiled), rows).close()
+
+
+def _values(column: pl.Series) -> Iterable[Any]:
+    """Return the values of a column; those that are all the same are one object."""
+    if len(column) and column[0] == column[-1] and column.n_unique() == 1:
+        return repeat(column[0], len(column))
+    return column.to_list()
 
 
 def _stored(name: str, dtype: pl.DataType) -> pl.Expr:

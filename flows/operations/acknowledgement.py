@@ -1,15 +1,17 @@
 """Acknowledge extracts: tell the issuer what became of each, as files that it can read by program.
 
-What was told of an extract is replaced by what is told of it later. The files are written first,
-into a folder of their own, then the record, which pins their bytes; `done.json` comes last and is
-the record again, so whoever reads takes only folders that have one. Of two processes one wins; what
-the other wrote is in a folder without `done.json`, which counts for nothing.
+What was told of an extract is replaced by what is told of it later. The row is made first, which
+pins the bytes of the files, then these, in a folder of their own; `done.json` comes last, so
+whoever reads takes only folders that have one. Of two processes one wins, and the other writes
+nothing. Of a process that died before all files were there, the next command tells again under the
+next number.
 
 What is told of, and when again, is in `due_acknowledgements.py`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -24,28 +26,30 @@ from flows.operations.acknowledged_rows import (
     totals,
 )
 from flows.operations.due_acknowledgements import Due, still_open
-from flows.operations.handing_over import (
-    copy_to,
-    digests_in_receipts,
-    place_lines,
-    sealed,
-    sealer_of,
-)
+from flows.operations.handing_over import Receipts, copy_to, place_lines, sealed, sealer_of
 from flows.redaction import redact
 from flows.resend.template import correction_template
 from flows.results.masking import mask_key
 from flows.runs.business_date import local_day
-from flows.runs.chains import add_next, last_record, records
 from flows.runs.context import IssuerContext
-from flows.runs.documents import read_document
 from flows.runs.errors import NotFoundError
 from flows.runs.frames import csv_pieces
+from flows.runs.handovers import (
+    DONE,
+    Handed,
+    confirm_handed,
+    last_handed,
+    make,
+    note,
+    read_handed,
+)
 from flows.runs.identity import canonical, digest
-from flows.runs.keys import acknowledgements, link
+from flows.runs.journal import Act, enter
+from flows.runs.keys import acknowledgements
 from flows.runs.sealing import Sealer
-from flows.runs.store import Store, read_if_stored
+from flows.runs.store import is_stored, read_if_stored
 from flows.runs.stored_run import StoredRun
-from flows.runs.told import DONE, carry_on, confirmations, last_confirmed
+from flows.runs.told import NOTICE, acknowledgements_to, last_confirmed, told_last
 from flows.steps import Step
 from schemas.acknowledgement import (
     OPEN,
@@ -63,7 +67,6 @@ JSON = "acknowledgement.json"
 CSV = "acknowledgement.csv"
 CORRECTIONS = "corrections.csv"
 REJECTS = "rejects.csv"
-RECEIVED = "received"
 
 
 class AcknowledgedMeanwhileError(TryAgainError):
@@ -91,37 +94,32 @@ def acknowledge(context: IssuerContext) -> list[Told]:
     """
     if context.issuer.acknowledgement is None:
         return []
-    store = context.adapters.store
     issuer = context.issuer.issuer
-    number, last = last_record(store, acknowledgements(issuer), Acknowledgement)
+    last = last_handed(context.adapters, acknowledgements_to(issuer))
+    number = last.number if last else 0
     if last is not None:
-        _hand_out(context, last)
-    last_told = last.told if last else {}
+        _go_on(context, last)
+    last_told = told_last(context.adapters, issuer)
     due_now = {due.subject: due for due in still_open(context, last_told)}
-    known = {subject: says for subject, says in last_told.items() if subject in due_now}
-    news = [due for subject, due in due_now.items() if known.get(subject) != due.says]
+    closed = last_told.keys() - due_now.keys()
+    news = [due for subject, due in due_now.items() if last_told.get(subject) != due.says]
     if not news:
         return []
-    written: list[Told] = []
     cards = _cards(context)
     with sealer_of(context, context.issuer.acknowledgement) as sealer:
-        for due in news:
-            number += 1
-            known[due.subject] = due.says
-            written.append(_tell(context, due, cards, sealer, number, dict(known)))
-    carry_on(store, issuer)
-    return written
+        return [
+            _tell(context, due, cards, sealer, next_number, closed)
+            for next_number, due in enumerate(news, number + 1)
+        ]
 
 
 def not_told(context: IssuerContext, until: datetime) -> list[str]:
     """Return the runs, and the files without one, of which the issuer was not told what has been
     known since then.
     """
-    prefix = acknowledgements(context.issuer.issuer)
-    _, last = last_record(context.adapters.store, prefix, Acknowledgement)
-    known = last.told if last else {}
+    known = told_last(context.adapters, context.issuer.issuer)
     news = [due for due in still_open(context, known) if known.get(due.subject) != due.says]
-    return [mask_key(due.subject) for due in news if due.since < until]
+    return [due.subject for due in news if due.since < until]
 
 
 def confirm(context: IssuerContext, number: int, reason: str) -> Confirmed:
@@ -129,16 +127,13 @@ def confirm(context: IssuerContext, number: int, reason: str) -> Confirmed:
 
     Raises NotFoundError where there is none of that number, NoReasonError.
     """
-    store = context.adapters.store
     issuer = context.issuer.issuer
-    prefix = acknowledgements(issuer)
-    if read_document(store, link(prefix, number), Acknowledgement) is None:
+    line = acknowledgements_to(issuer)
+    confirmed = confirm_handed(context.adapters, line, number, reason)
+    if confirmed is None:
         step = Step("acknowledge", issuer, dry_run=True)
         raise NotFoundError(place=issuer, what=f"acknowledgement {number}", command=step)
-    confirmed = Confirmed(**context.adapters.signed(reason))
-    key = link(confirmations(issuer), number)
-    store.create(key, canonical(confirmed))
-    return read_document(store, key, Confirmed) or confirmed
+    return confirmed
 
 
 def take_receipts(context: IssuerContext) -> int:
@@ -147,15 +142,24 @@ def take_receipts(context: IssuerContext) -> int:
     A receipt is a file `received` in the folder of an acknowledgement that names the SHA-256 of its
     files. It counts for those before, too.
     """
-    prefix = acknowledgements(context.issuer.issuer)
-    store = context.adapters.store
-    confirmed = last_confirmed(store, context.issuer.issuer)
-    later = list(records(store, prefix, Acknowledgement, confirmed + 1))
-    for number in range(confirmed + len(later), confirmed, -1):
-        if _is_receipted(context, later[number - confirmed - 1]):
-            confirm(context, number, "receipt of the issuer")
-            return number
-    return confirmed
+    issuer = context.issuer.issuer
+    settings = context.issuer.acknowledgement
+    confirmed = last_confirmed(context.adapters, issuer)
+    if settings is None:
+        return confirmed
+    line = acknowledgements_to(issuer)
+    row = line.table.c
+    with context.adapters.database.snapshot() as connection:
+        is_later = row.number > confirmed
+        later = read_handed(connection, line, is_later, row.done_at.is_not(None))
+    number, _ = Receipts(context, settings).newest(
+        later,
+        lambda sent: (f"{acknowledgements(issuer)}{sent.record.folder}", sent.record.folder),
+        lambda sent: [sent.record.files.values()],
+    )
+    if number:
+        confirm(context, number, "receipt of the issuer")
+    return number or confirmed
 
 
 def check_place(context: IssuerContext) -> list[str]:
@@ -182,14 +186,13 @@ def _tell(
     cards: pl.DataFrame,
     sealer: Sealer | None,
     number: int,
-    known: dict[str, str],
+    closed: Collection[str],
 ) -> Told:
-    """Write an acknowledgement as that number; `known`: what each open run or file says now."""
+    """Write an acknowledgement as that number; `closed`: what nothing is open about any more."""
     source = due.identity()
     file, plain = _contents(context, due, mask_key(source.key), cards, number)
     files = sealed(plain, sealer)
     digests = {name: digest(content) for name, content in files.items()}
-    issuer = context.issuer.issuer
     record = Acknowledgement(
         run=file.run,
         extract=file.extract,
@@ -198,17 +201,32 @@ def _tell(
         rows={total.status: total.rows for total in file.totals},
         folder=f"{number:06d}-{digest(canonical(digests))[:8]}/",
         files=digests,
-        told=known,
         at=file.at,
         by=redact(context.adapters.actor),
     )
-    store = context.adapters.store
+    _make(context, due, number, record, closed)
+    folder = f"{acknowledgements(context.issuer.issuer)}{record.folder}"
     for name, content in files.items():
-        store.create(f"{acknowledgements(issuer)}{record.folder}{name}", content)
-    if not add_next(store, acknowledgements(issuer), number, record):
-        raise AcknowledgedMeanwhileError(issuer=issuer, number=number)
-    _hand_out(context, record)
+        context.adapters.store.create(folder + name, content)
+    _finish(context, number, record)
+    _copy(context, record)
     return Told(number, record)
+
+
+def _make(
+    context: IssuerContext, due: Due, number: int, record: Acknowledgement, closed: Collection[str]
+) -> None:
+    """Make the row of an acknowledgement; AcknowledgedMeanwhileError."""
+    issuer = context.issuer.issuer
+    line = acknowledgements_to(issuer)
+
+    def work(act: Act) -> None:
+        for subject in sorted({*closed, due.subject}):
+            act.update(line.table, {"subject": subject}, says=None)
+        if not make(act, line, number, record, subject=due.subject, says=due.says):
+            raise AcknowledgedMeanwhileError(issuer=issuer, number=number)
+
+    enter(context.adapters, issuer, "acknowledgement made", work)
 
 
 def _contents(
@@ -293,32 +311,38 @@ def _json(file: AcknowledgementHead, frames: Sequence[pl.DataFrame]) -> bytes:
     return f'{head.removesuffix("}").rstrip()},\n "rows": {rows}\n}}\n'.encode()
 
 
-def _hand_out(context: IssuerContext, record: Acknowledgement) -> None:
-    """Write `done.json`, and copy the files to where the issuer takes them, as far as that is not
-    done.
+def _go_on(context: IssuerContext, last: Handed[Acknowledgement]) -> None:
+    """Do what a process that died has not done with the last acknowledgement; where files of it
+    are missing, note that nothing was told by it.
     """
-    store = context.adapters.store
-    folder = f"{acknowledgements(context.issuer.issuer)}{record.folder}"
-    store.create(folder + DONE, canonical(record))
-    place = _place(context)
-    if place is not None:
-        done = {DONE: canonical(record)}
-        copy_to(store, folder, record.files, place, record.folder, done)
+    issuer = context.issuer.issuer
+    folder = f"{acknowledgements(issuer)}{last.record.folder}"
+    if last.is_done:
+        _copy(context, last.record)
+    elif all(is_stored(context.adapters.store, folder + name) for name in last.record.files):
+        _finish(context, last.number, last.record)
+        _copy(context, last.record)
+    elif last.row["says"] is not None:
+        enter(context.adapters, issuer, "acknowledgement dropped", partial(_drop, last.number))
 
 
-def _place(context: IssuerContext) -> Store | None:
-    """Return where the issuer takes its files; None where they stay in the store."""
+def _drop(number: int, act: Act) -> None:
+    act.update(acknowledgements_to(act.issuer).table, {"number": number}, says=None)
+
+
+def _finish(context: IssuerContext, number: int, record: Acknowledgement) -> None:
+    """Write `done.json`, and that it is there."""
+    issuer = context.issuer.issuer
+    marker = f"{acknowledgements(issuer)}{record.folder}{NOTICE}"
+    context.adapters.store.create(marker, canonical(record))
+    note(context.adapters, acknowledgements_to(issuer), number, DONE)
+
+
+def _copy(context: IssuerContext, record: Acknowledgement) -> None:
+    """Copy the files to where the issuer takes them, as far as they are not there."""
     settings = context.issuer.acknowledgement
-    return context.place_of(settings) if settings is not None else None
-
-
-# Receipts
-# --------------------------------------------------------------------------------------------------
-
-
-def _is_receipted(context: IssuerContext, record: Acknowledgement) -> bool:
-    """Return whether the issuer has dropped a receipt that names the bytes of all files."""
-    own = f"{acknowledgements(context.issuer.issuer)}{record.folder}{RECEIVED}"
-    elsewhere = _place(context), record.folder + RECEIVED
-    named = digests_in_receipts([(context.adapters.store, own), elsewhere])
-    return named is not None and named.issuperset(record.files.values())
+    place = context.place_of(settings) if settings is not None else None
+    if place is not None:
+        folder = f"{acknowledgements(context.issuer.issuer)}{record.folder}"
+        done = {NOTICE: canonical(record)}
+        copy_to(context.adapters.store, folder, record.files, place, record.folder, done)

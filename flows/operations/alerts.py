@@ -109,7 +109,7 @@ def _acknowledgement_causes(context: IssuerContext) -> Iterator[Cause]:
     if settings.receipt_within_hours is None:
         return
     within = timedelta(hours=settings.receipt_within_hours)
-    late = first_unconfirmed(context.adapters.store, context.issuer.issuer, within, now)
+    late = first_unconfirmed(context.adapters, context.issuer.issuer, within, now)
     if late is not None:
         number, last, record = late
         text = f"acknowledgements {number} to {last}: no receipt since {record.at:%Y-%m-%d %H:%M}"
@@ -121,8 +121,8 @@ def _delivery_causes(context: IssuerContext) -> Iterator[Cause]:
     now = context.adapters.now()
     stuck = dict(troubles(context))
     for receiver, trouble in stuck.items():
-        if now - trouble.since >= REACHING:
-            since = f"since {trouble.since:%Y-%m-%d %H:%M}"
+        if now - trouble.failing_since >= REACHING:
+            since = f"since {trouble.failing_since:%Y-%m-%d %H:%M}"
             text = f"{receiver}: links have not come there {since}: {trouble.problem}"
             yield Cause("links-not-taken", receiver, text)
     for receiver, number, moment in late_receipts(context):

@@ -13,6 +13,7 @@ from flows.operations.audit_journal import (
     JournaledRows,
     NamedObjects,
     StoredEntry,
+    answer_findings,
     entry_findings,
     last_number,
     stored_entries,
@@ -85,6 +86,7 @@ class _Verification:
             self._entries = stored_entries(connection, issuer)
             intact = [entry for entry in self._entries if entry.is_intact]
             rows = list(JournaledRows(intact).findings(connection, issuer))
+            rows += answer_findings(intact, connection, issuer)
         named = NamedObjects(intact)
         self._objects = objects
         self._stored = listed | objects.digests([key for key in named if key not in listed])
@@ -108,13 +110,19 @@ class _Verification:
         """The digests of the stored objects that a journal names, by key."""
         return {key: sha256 for key, sha256 in self._stored.items() if sha256}
 
+    @property
+    def rows(self) -> dict[str, str]:
+        """The digests of the rows that are not as entries have them, by place."""
+        return {finding.key: self.states[finding.key] for finding in self._row_findings}
+
     def proof(self, head: str = "", checkpoint: Checkpoint | None = None) -> Proof:
         """Return what was compared and what does not fit."""
         entries = self._entries
         prover = self._adapters.prover
         findings = [*_end_findings(entries, head, checkpoint, len(self.stored))]
         findings += self._not_accepted(entry_findings(entries, prover))
-        findings += self._not_accepted(self._row_findings)
+        if entries:  # that they are missing is a finding of its own
+            findings += self._not_accepted(self._row_findings)
         wrong = self._wrong_objects()
         contents = judged_contents(
             self._adapters, self._objects, self._issuer, {finding.key for finding in wrong}
@@ -223,7 +231,7 @@ def accept(context: IssuerContext, key: str, reason: str) -> Finding:
         raise NotFoundError(place=issuer, what=missing, command=Step("audit verify", issuer))
     accepted = {key: verification.states.get(key, "")}
     if key == WHOLE:
-        accepted = verification.stored
+        accepted = verification.stored | verification.rows
 
     def work(act: Act) -> None:
         act.facts["accepted"] = accepted

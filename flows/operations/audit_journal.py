@@ -1,7 +1,9 @@
 """An issuer's journal as it is stored, and what it says of each object of the store and each row.
 
 Its entries are one chain: each has the digest of the one before, and its own. Replayed, they say
-which rows the database has; what follows from others (`DERIVED`), and whom they are about, apart.
+which rows the database has; what follows from others (`DERIVED`), and whom they are about or whose
+links were delivered, apart.
+Of what result files say (`INGESTED`) they have digests.
 """
 
 from collections import Counter
@@ -12,11 +14,22 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Table, func, select
 
+from flows.runs.answers import ANSWERS, answers_stored
 from flows.runs.audited_store import FAILED, WRITTEN
 from flows.runs.identity import canonical, digest
 from flows.runs.journal import content_of, plain
 from flows.runs.trail_proof import Prover
-from schemas.database import DERIVED, ISSUER, JOURNAL, METADATA, PERSON
+from schemas.database import (
+    ANSWER,
+    ANSWERED_CHUNK,
+    DELIVERY_CHANGE,
+    DERIVED,
+    INGESTED,
+    ISSUER,
+    JOURNAL,
+    METADATA,
+    PERSON,
+)
 
 CHANGED = "changed"
 REMOVED = "removed"
@@ -280,7 +293,7 @@ class JournaledRows:
         """Yield the rows that are not as entries wrote them, each with a digest of what it is."""
         for table in METADATA.sorted_tables:
             # every row of it was written by an entry
-            is_whole = table not in (*DERIVED, ISSUER, JOURNAL, PERSON)
+            is_whole = table not in (*DERIVED, *INGESTED, DELIVERY_CHANGE, ISSUER, JOURNAL, PERSON)
             rows = self._tables.get(table.name, {})
             if rows or is_whole:
                 yield from _row_findings(rows, table, _stored(connection, table, issuer), is_whole)
@@ -329,3 +342,42 @@ def _stored(connection: Connection, table: Table, issuer: str) -> dict[Key, Valu
     rows = connection.execute(select(table).where(table.c.issuer == issuer)).mappings()
     plain_rows: list[Values] = [plain(dict(row)) for row in rows]
     return {tuple(row[name] for name in names): row for row in plain_rows}
+
+
+# What result files say
+# --------------------------------------------------------------------------------------------------
+
+
+def answer_findings(
+    entries: Iterable[StoredEntry], connection: Connection, issuer: str
+) -> Iterator[tuple[Finding, str]]:
+    """Yield what result files say of runs otherwise than entries have it, by the number of the
+    file, each with a digest of what it is.
+    """
+    named = dict[str, dict[str, tuple[StoredEntry, str]]]()
+    for entry in entries:
+        if entry.run is not None:
+            answers = entry.facts.get(ANSWERS, {})
+            of_run = named.setdefault(entry.run, {})
+            of_run |= {number: (entry, sha256) for number, sha256 in answers.items()}
+    answered = select(ANSWERED_CHUNK.c.run).where(ANSWERED_CHUNK.c.issuer == issuer).distinct()
+    for run in sorted(named.keys() | set(connection.scalars(answered))):
+        stored = answers_stored(connection, issuer, run)
+        of_run = named.get(run, {})
+        for number in sorted(of_run.keys() | stored, key=int):
+            sha256 = stored.get(number, "")
+            finding = _answer_finding(f"{ANSWER.name}/{run}/{number}", sha256, of_run.get(number))
+            if finding is not None:
+                yield finding, sha256
+
+
+def _answer_finding(
+    place: str, sha256: str, named: tuple[StoredEntry, str] | None
+) -> Finding | None:
+    """Return what is wrong with what a file says of a run ("": nothing), as an entry named it."""
+    if named is None:
+        return Finding(place, INSERTED) if sha256 else None
+    entry, expected = named
+    if sha256 == expected:
+        return None
+    return entry.finding(place, CHANGED if sha256 else REMOVED)

@@ -20,7 +20,6 @@ from flows.runs.stored_run import StoredRun
 
 OTHER_LINKS = "hands out links that no result gave"
 _NOBODY = set[str]()
-_OF_RESULTS = ("url", "row")
 _OF_ROWS = ("url", "row", "cuid")
 _OF_LISTS = ("cuid", "url")
 Row = tuple[Any, ...]
@@ -56,7 +55,6 @@ def _columns(objects: Snapshot, keys: RunKeys) -> dict[str, Sequence[str]]:
     """Return the columns that are read of each listed table of a run."""
     columns = dict[str, Sequence[str]]()
     for prefix, names in (
-        (keys.outcomes, _OF_RESULTS),
         (keys.report("rows/"), _OF_ROWS),
         (keys.report("links"), _OF_LISTS),
     ):
@@ -73,7 +71,7 @@ def link_findings(run: StoredRun, decoded: Decoded) -> Iterator[Finding]:
     if run.purged_ledger is not None or not lists:
         return  # or there is no report yet
     tables = _Tables(run.store, decoded)
-    links = _links_of_results(run, tables)
+    links = _links_of_results(run)
     parts = [run.rows_key(part) for part in run.committed().ledger]
     wrong = [key for key in parts if not links.gave(tables.rows(key, _OF_ROWS))]
     wrong += [key for key in lists if not links.are_of(tables.rows(key, _OF_LISTS))]
@@ -97,8 +95,8 @@ class _Links:
                 self._given.add((url, single.asked.row))
 
     def add(self, rows: Iterable[Row]) -> None:
-        """Add the links of a result: url and row."""
-        self._given.update((url, row) for url, row in rows if url is not None)
+        """Add the links of results: url and row."""
+        self._given.update(rows)
 
     def gave(self, rows: Iterable[Row] | None) -> bool:
         """Return whether the links of a part of the report (url, row, cuid) were given."""
@@ -159,8 +157,7 @@ def _cells(content: bytes) -> list[Row] | None:
         return None
 
 
-def _links_of_results(run: StoredRun, tables: _Tables) -> _Links:
+def _links_of_results(run: StoredRun) -> _Links:
     links = _Links(run)
-    for outcome in run.store.keys(run.keys.outcomes):
-        links.add(tables.rows(outcome.key, _OF_RESULTS) or ())
+    links.add(run.outcomes.links())
     return links

@@ -5,32 +5,28 @@ delivered before or after it may have been applied as well; before it, also afte
 confirmed after it.
 """
 
-from collections.abc import Collection, Iterable
-from contextlib import suppress
-from datetime import datetime
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 import polars as pl
 
-from flows.book.deliveries import WITHDRAWN, Deliveries, with_chain
-from flows.errors import CardlinkError
-from flows.operations.handing_over import digests_in_receipts
+from flows.book.deliveries import WITHDRAWN, read_changes
+from flows.operations.handing_over import Receipts
 from flows.operations.link_changes import replayed
 from flows.operations.receivers import settings_of
 from flows.runs.context import IssuerContext
 from flows.runs.delivered import (
-    CONFIRMED,
-    RECEIVED,
     DeliveryId,
+    delivered_links_key,
     delivery_folder,
-    delivery_key,
-    last_delivery,
+    line_of,
 )
-from flows.runs.documents import read_document
 from flows.runs.errors import NotFoundError
-from flows.runs.identity import canonical, digest
-from flows.runs.store import Store, is_stored, read_if_stored
+from flows.runs.handovers import Handed, confirm_handed, read_handed
+from flows.runs.identity import digest
+from flows.runs.store import Store, read_if_stored
 from flows.steps import Step
+from schemas.database import DELIVERY_CHANGE
 from schemas.handover import DEFAULT
 from schemas.records import Confirmed, Delivery
 
@@ -38,14 +34,13 @@ from schemas.records import Confirmed, Delivery
 class DeliveredSoFar(NamedTuple):
     """What was delivered to a receiver so far.
 
-    `newest` is the number of the last delivery (0: none) and `last` its record, `base` is the last
-    confirmed one. `delivered` are the links that the receiver has, `unconfirmed` the changes that
-    it may have applied without confirming them, `later` those of them after `base`. `doubts` are
+    `last` is the last delivery, None where there is none, `base` the number of the last confirmed
+    one, or 0. `delivered` are the links that the receiver has, `unconfirmed` the changes that it
+    may have applied without confirming them, `later` those of them after `base`. `doubts` are
     receipts that name other bytes.
     """
 
-    newest: int
-    last: Delivery | None
+    last: Handed[Delivery] | None
     base: int
     doubts: tuple[str, ...]
     delivered: pl.DataFrame
@@ -58,25 +53,26 @@ def place_below(issuer: str, id_: DeliveryId) -> str:
     return f"{issuer}/{id_.receiver}/{id_.number:06d}/"
 
 
-def delivered_so_far(context: IssuerContext, receiver: str, known: Deliveries) -> DeliveredSoFar:
+def delivered_so_far(context: IssuerContext, receiver: str) -> DeliveredSoFar:
     """Read what was delivered to a receiver, and record the receipts that were dropped since."""
-    store = context.adapters.store
     issuer = context.issuer.issuer
-    known = with_chain(store, issuer, receiver, known)
-    newest, last = last_delivery(store, issuer, receiver)
-    base, doubts = _last_confirmed(context, receiver, newest)
-    confirmed = _confirmed_numbers(known, receiver, base)
+    with context.adapters.database.snapshot() as connection:
+        deliveries = read_handed(connection, line_of(issuer, receiver))
+        known = read_changes(connection, issuer, DELIVERY_CHANGE.c.receiver == receiver)
     number = pl.col("delivery")
-    applied = replayed(known.changes.filter(number.is_in(confirmed)))
+    known = known.filter(~number.is_in(_never_written(context, receiver, deliveries)))
+    confirmations, doubts = _confirmations(context, receiver, deliveries)
+    base = max(confirmations, default=0)
+    confirmed = _confirmed_numbers({each.number: each.record for each in deliveries}, base)
+    applied = replayed(known.filter(number.is_in(confirmed)))
     # a superseded delivery counts too: it may have been finished after the one that supersedes it
     first_superseded = confirmed[-2] + 1 if base else 1
-    superseded = replayed(known.changes.filter(number.is_between(first_superseded, base)))
-    late = _confirmed_after(context, receiver, range(first_superseded, base), base)
-    brought_back = known.changes.filter(number.is_in(late))
-    later = known.changes.filter(number > base)
+    superseded = replayed(known.filter(number.is_between(first_superseded, base)))
+    late = _confirmed_after(confirmations, range(first_superseded, base), base)
+    brought_back = known.filter(number.is_in(late))
+    later = known.filter(number > base)
     return DeliveredSoFar(
-        newest,
-        last,
+        deliveries[-1] if deliveries else None,
         base,
         doubts,
         delivered=applied.filter(pl.col("change") != WITHDRAWN),
@@ -90,118 +86,85 @@ def confirm(context: IssuerContext, number: int, reason: str, receiver: str = DE
 
     Raises NotFoundError where the delivery is not complete, NoReasonError.
     """
-    store = context.adapters.store
     issuer = context.issuer.issuer
-    folder = delivery_folder(issuer, number, receiver)
-    record = read_document(store, delivery_key(issuer, DeliveryId(receiver, number)), Delivery)
-    if record is None or not is_stored(store, folder + max(record.names)):
+    confirmed = confirm_handed(context.adapters, line_of(issuer, receiver), number, reason)
+    if confirmed is None:
         named = receiver if receiver != DEFAULT else ""
         raise NotFoundError(
             place=issuer,
             what=f"complete delivery {number}{f' to {named}' if named else ''}",
             command=Step("deliver", issuer, named, dry_run=True),
         )
-    confirmed = Confirmed(**context.adapters.signed(reason))
-    store.create(folder + CONFIRMED, canonical(confirmed))
-    return read_document(store, folder + CONFIRMED, Confirmed) or confirmed
+    return confirmed
+
+
+def _never_written(
+    context: IssuerContext, receiver: str, deliveries: Collection[Handed[Delivery]]
+) -> list[int]:
+    """Return the deliveries whose process died before it wrote their links, or any file."""
+    store = context.adapters.store
+    issuer = context.issuer.issuer
+    begun = [each.number for each in deliveries if not each.is_done]
+    return [
+        number
+        for number in begun
+        if delivered_links_key(store, issuer, DeliveryId(receiver, number)) is None
+    ]
+
+
+def _confirmations(
+    context: IssuerContext, receiver: str, deliveries: Collection[Handed[Delivery]]
+) -> tuple[Mapping[int, Confirmed], tuple[str, ...]]:
+    """Return who confirmed each delivery, by number, and the receipts in doubt.
+
+    A receipt that names the bytes of all files confirms its delivery; in doubt is one that does
+    not. Those that came before the last confirmed delivery are not looked for.
+    """
+    issuer = context.issuer.issuer
+    confirmations = {each.number: each.confirmed for each in deliveries if each.confirmed}
+    base = max(confirmations, default=0)
+    unconfirmed = [each for each in deliveries if each.number > base]
+
+    def folders(sent: Handed[Delivery]) -> tuple[str, str]:
+        id_ = DeliveryId(receiver, sent.number)
+        return delivery_folder(issuer, sent.number, receiver), place_below(issuer, id_)
+
+    def sums(sent: Handed[Delivery]) -> Iterator[set[str]]:
+        """Yield the sums of all files, in clear and as sealed; none where they are in doubt."""
+        if sent.is_done:
+            yield set(sent.record.files.values())
+            yield _sums_of_sealed(context.adapters.store, folders(sent)[0], sent.record)
+
+    receipts = Receipts(context, settings_of(context.issuer, receiver))
+    number, doubts = receipts.newest(unconfirmed, folders, sums)
+    if number:
+        receipt = confirm(context, number, "receipt of the receiving side", receiver)
+        confirmations[number] = receipt
+    return confirmations, doubts
+
+
+def _sums_of_sealed(store: Store, folder: str, record: Delivery) -> set[str]:
+    """Return the sums of the sealed files; none where they are in clear or not all there."""
+    if record.sealed_to is None:
+        return set()
+    contents = [read_if_stored(store, folder + name) for name in record.names]
+    sums = {digest(content) for content in contents if content is not None}
+    return sums if None not in contents else set()
 
 
 def _confirmed_after(
-    context: IssuerContext, receiver: str, superseded: Iterable[int], base: int
+    confirmations: Mapping[int, Confirmed], superseded: Collection[int], base: int
 ) -> list[int]:
     """Return the superseded deliveries that were confirmed after `base`: applied after it, perhaps,
     so that links are back which it withdrew.
     """
-
-    def moment(number: int) -> datetime | None:
-        folder = delivery_folder(context.issuer.issuer, number, receiver)
-        confirmed = read_document(context.adapters.store, folder + CONFIRMED, Confirmed)
-        return confirmed.at if confirmed is not None else None
-
-    moments = {number: moment(number) for number in superseded}
-    last = moment(base) if any(moments.values()) else None
-    if last is None:
-        return []
-    return [number for number, time in moments.items() if time is not None and time >= last]
+    moments = {number: each.at for number, each in confirmations.items() if number in superseded}
+    return [number for number, time in moments.items() if time >= confirmations[base].at]
 
 
-def _confirmed_numbers(known: Deliveries, receiver: str, base: int) -> list[int]:
+def _confirmed_numbers(deliveries: Mapping[int, Delivery], base: int) -> list[int]:
     """Return the numbers of the confirmed deliveries from 0 (none) to the last, `base`."""
     numbers = [base]
-    while (earlier := known.known.get(DeliveryId(receiver, numbers[-1]))) is not None:
-        numbers.append(earlier.after)
+    while numbers[-1]:
+        numbers.append(deliveries[numbers[-1]].after)
     return numbers[::-1]
-
-
-def _last_confirmed(
-    context: IssuerContext, receiver: str, newest: int
-) -> tuple[int, tuple[str, ...]]:
-    """Return the last confirmed delivery, 0 where there is none, and the receipts in doubt.
-
-    A receipt that names the bytes of all files confirms its delivery; in doubt is one that does
-    not.
-    """
-    store = context.adapters.store
-    issuer = context.issuer.issuer
-    receipts = _Receipts(context, receiver)
-    doubts: list[str] = []
-    for number in range(newest, 0, -1):
-        folder = delivery_folder(issuer, number, receiver)
-        if is_stored(store, folder + CONFIRMED):
-            return number, tuple(doubts)
-        named = receipts.digests(number)
-        if named is None:
-            continue
-        if receipts.is_of(number, named):
-            confirm(context, number, "receipt of the receiving side", receiver)
-            return number, tuple(doubts)
-        doubts.append(folder + RECEIVED)
-    return 0, tuple(doubts)
-
-
-class _Receipts:
-    """The receipts of a receiver: beside the files in the store, or where it takes them.
-
-    A place that cannot be read has none: whoever hands files over there says so.
-    """
-
-    def __init__(self, context: IssuerContext, receiver: str) -> None:
-        self._store = context.adapters.store
-        self._issuer = context.issuer.issuer
-        self._receiver = receiver
-        self._place: Store | None = None
-        with suppress(CardlinkError):
-            self._place = context.place_of(settings_of(context.issuer, receiver))
-
-    def digests(self, number: int) -> set[str] | None:
-        """Return the SHA-256 sums that the receipts of a delivery name; None without any."""
-        id_ = DeliveryId(self._receiver, number)
-        own = delivery_folder(self._issuer, number, self._receiver) + RECEIVED
-        elsewhere = place_below(self._issuer, id_) + RECEIVED
-        try:
-            return digests_in_receipts([(self._store, own), (self._place, elsewhere)])
-        except CardlinkError:
-            if self._place is None:
-                raise
-            self._place = None
-        return digests_in_receipts([(self._store, own)])
-
-    def is_of(self, number: int, named: Collection[str]) -> bool:
-        """Return whether these are the sums of all files of a delivery, in clear or as sealed."""
-        id_ = DeliveryId(self._receiver, number)
-        record = read_document(self._store, delivery_key(self._issuer, id_), Delivery)
-        if record is None:
-            return False
-        return any(
-            sums and sums.issubset(named)
-            for sums in (set(record.files.values()), self._sums_of_sealed(id_, record))
-        )
-
-    def _sums_of_sealed(self, id_: DeliveryId, record: Delivery) -> set[str]:
-        """Return the sums of the sealed files; none where they are in clear or not all there."""
-        if record.sealed_to is None:
-            return set()
-        folder = delivery_folder(self._issuer, id_.number, id_.receiver)
-        contents = [read_if_stored(self._store, folder + name) for name in record.names]
-        sums = {digest(content) for content in contents if content is not None}
-        return sums if None not in contents else set()

@@ -1,9 +1,9 @@
 """Deliver links: what is new since a receiver's last confirmed delivery, and what it may no longer
 use.
 
-A delivery's record is created first and pins the bytes of its files, in clear. So of two processes
-one wins, and an interrupted delivery is finished by the same command, or superseded by the next
-one, which has everything since the last confirmed.
+A delivery's row is made first, with its changes, and pins the bytes of its files, in clear. So of
+two processes one wins, and an interrupted delivery is finished by the same command, or superseded
+by the next one, which has everything since the last confirmed.
 
 What a receiver has is replayed from its confirmed deliveries (`delivered_so_far.py`), by digests of
 links: of earlier runs and deliveries only those are read whose links change. What was delivered and
@@ -13,7 +13,7 @@ withdrawn from whoever may have it, and from nobody else. Withdrawals that nobod
 they are more than `[limits] max_withdrawn`; everything else is delivered.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from datetime import date
 from io import BytesIO
 from typing import NamedTuple
@@ -21,9 +21,8 @@ from typing import NamedTuple
 import polars as pl
 
 from flows.book.book import Book, read_book
-from flows.book.deliveries import WITHDRAWN, Deliveries
+from flows.book.deliveries import WITHDRAWN, write_changes
 from flows.book.known_runs import link_digest
-from flows.book.link_stages import known_deliveries
 from flows.book.served import STOPPED, served_cards
 from flows.errors import TryAgainError
 from flows.operations.delivered_so_far import DeliveredSoFar, delivered_so_far
@@ -45,23 +44,25 @@ from flows.operations.link_changes import (
 from flows.operations.receivers import settings_of
 from flows.redaction import redact
 from flows.runs.business_date import local_day
-from flows.runs.chains import add_next
 from flows.runs.context import IssuerContext
 from flows.runs.delivered import (
     DeliveryId,
-    chain_of,
     delivery_folder,
+    line_of,
     read_delivered_links,
     receivers_with_deliveries,
+    trouble_of,
 )
 from flows.runs.erased import People, erased_people
+from flows.runs.handovers import DONE, Handed, make, note
 from flows.runs.identity import digest
+from flows.runs.journal import Act, enter
 from flows.runs.single_links import answers_of, prompted_singles
-from flows.runs.store import Store, is_stored
+from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import rows_of
 from flows.runs.threads import concurrently
-from schemas.handover import DEFAULT, Receiver
+from schemas.handover import DEFAULT
 from schemas.issuer import most_of
 from schemas.ledger import LINKED
 from schemas.records import Delivery
@@ -118,7 +119,6 @@ class LinksNow(NamedTuple):
     stopped: pl.DataFrame
     reported: pl.DataFrame
     digests: pl.DataFrame
-    deliveries: Deliveries
 
 
 def links_now(context: IssuerContext) -> LinksNow:
@@ -129,7 +129,7 @@ def links_now(context: IssuerContext) -> LinksNow:
     served = pl.concat(cards for cards, _ in parts)
     stopped = pl.concat(cards for _, cards in parts)
     reported = book.sent(*ISSUE)
-    return LinksNow(today, served, stopped, reported, book.runs.links(), book.stages.deliveries)
+    return LinksNow(today, served, stopped, reported, book.runs.links())
 
 
 def _links_of_part(book: Book, today: date) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -149,7 +149,7 @@ def deliver(
     """
     now = now or links_now(context)
     settings = settings_of(context.issuer, receiver)
-    books = delivered_so_far(context, receiver, now.deliveries)
+    books = delivered_so_far(context, receiver)
     alive = pl.DataFrame(schema=DELTA)
     if not settings.retired:
         alive = _living_links(context, books, now)
@@ -175,8 +175,7 @@ def deliver(
         sealed_to=settings.fingerprint,
         opened="" if is_usual else redact(opened),
     )
-    files = {PARQUET: parquet(changes), **contents}
-    done = _write(context, receiver, books, record, files)
+    done = _write(context, receiver, books, record, changes, contents)
     return done._replace(waiting=waiting.height)
 
 
@@ -200,12 +199,10 @@ def _changes(
 
 def owes_withdrawal(context: IssuerContext, people: People) -> bool:
     """Return whether a receiver may still use a link of these cardholders."""
-    store = context.adapters.store
-    known = known_deliveries(context.adapters, context.issuer.issuer)
-    receivers = receivers_with_deliveries(store, context.issuer.issuer)
+    receivers = receivers_with_deliveries(context.adapters, context.issuer.issuer)
 
     def may_use(receiver: str) -> bool:
-        books = delivered_so_far(context, receiver, known)
+        books = delivered_so_far(context, receiver)
         is_used = pl.col("change") != WITHDRAWN
         perhaps = [books.delivered, books.unconfirmed.filter(is_used), books.later]
         return bool(people.named_by(pl.concat(perhaps)["cuid"]).any())
@@ -218,59 +215,58 @@ def _write(
     receiver: str,
     books: DeliveredSoFar,
     record: Delivery,
+    changes: pl.DataFrame,
     contents: Mapping[str, bytes],
 ) -> Delivered:
     """Write a delivery as the next one; where the last one is the same, go on with that."""
+    same = _unconfirmed_same(books, record)
+    if same is not None and same.is_done:
+        return Delivered(same.record, same.number, doubts=books.doubts)
+    with sealer_of(context, settings_of(context.issuer, receiver)) as sealer:
+        files = {PARQUET: parquet(changes), **sealed(contents, sealer)}
+    last = books.last.number if books.last else 0
+    id_ = DeliveryId(receiver, same.number if same else last + 1)
+    if same is None:
+        _make(context, id_, books, record, changes)
     issuer = context.issuer.issuer
-    store = context.adapters.store
-    is_same = _is_same(books, record)
-    number = books.newest if is_same else books.newest + 1
-    folder = delivery_folder(issuer, number, receiver)
-
-    def is_lacking(name: str) -> bool:
-        return not is_same or not is_stored(store, folder + name)
-
-    handed_over = _handed_over(context, settings_of(context.issuer, receiver), contents, is_lacking)
-    if not is_same and not add_next(store, chain_of(issuer, receiver), number, record):
-        raise DeliveredMeanwhileError(issuer=issuer, number=number)
-    is_finished = is_same and any(map(is_lacking, handed_over))
-    for name, content in handed_over.items():
-        store.create(folder + name, content)
-    if is_same and books.last is not None:
-        record = books.last
-    return Delivered(record, number, not is_same, books.doubts, is_finished)
+    folder = delivery_folder(issuer, id_.number, receiver)
+    for name, content in files.items():  # our own record of them first
+        context.adapters.store.create(folder + name, content)
+    note(context.adapters, line_of(issuer, receiver), id_.number, DONE)
+    if same is not None:
+        return Delivered(same.record, id_.number, doubts=books.doubts, finished=True)
+    return Delivered(record, id_.number, fresh=True, doubts=books.doubts)
 
 
-def _is_same(books: DeliveredSoFar, record: Delivery) -> bool:
-    """Return whether the last delivery is not confirmed, and has the same files."""
-    last = books.last
-    if last is None or books.newest == books.base:
-        return False
-    return (last.files, last.sealed_to) == (record.files, record.sealed_to)
-
-
-def _handed_over(
+def _make(
     context: IssuerContext,
-    settings: Receiver,
-    contents: Mapping[str, bytes],
-    is_lacking: Callable[[str], bool],
-) -> dict[str, bytes]:
-    """Return the lacking files of a delivery as they are stored: our own record, and the
-    receiver's, sealed where it has a key.
+    id_: DeliveryId,
+    books: DeliveredSoFar,
+    record: Delivery,
+    changes: pl.DataFrame,
+) -> None:
+    """Make the row of a delivery and its changes; DeliveredMeanwhileError."""
+    issuer = context.issuer.issuer
+    trouble = trouble_of(books.last)  # it goes on until the receiver is reached
+    failing = trouble._asdict() if trouble else {"tries": 0}
 
-    They are sealed before anything is written.
-    """
-    own = {name: content for name, content in contents.items() if name == PARQUET}
-    suffix = ".pgp" if settings.fingerprint else ""
-    plain = {
-        name: content
-        for name, content in contents.items()
-        if name not in own and is_lacking(name + suffix)
-    }
-    if not plain:
-        return own
-    with sealer_of(context, settings) as sealer:
-        return own | sealed(plain, sealer)
+    def work(act: Act) -> bool:
+        if not make(act, line_of(issuer, id_.receiver), id_.number, record, **failing):
+            return False
+        write_changes(act.connection, issuer, id_, changes)
+        return True
+
+    if not enter(context.adapters, issuer, "delivery made", work):
+        raise DeliveredMeanwhileError(issuer=issuer, number=id_.number)
+
+
+def _unconfirmed_same(books: DeliveredSoFar, record: Delivery) -> Handed[Delivery] | None:
+    """Return the last delivery where it has the same files and is not confirmed."""
+    last = books.last
+    if last is None or last.number == books.base:
+        return None
+    is_same = (last.record.files, last.record.sealed_to) == (record.files, record.sealed_to)
+    return last if is_same else None
 
 
 def _living_links(context: IssuerContext, books: DeliveredSoFar, now: LinksNow) -> pl.DataFrame:

@@ -2,8 +2,8 @@
 
 Level-triggered, as alerts are: whichever command comes next brings a receiver whatever its last
 delivery lacks, until it has it. A receiver that is down fails nothing: why it cannot be reached is
-kept beside its chain, and it is left alone for a while that doubles from attempt to attempt. Only
-the last delivery is handed over, since it has everything since the last confirmed one.
+kept with its last delivery, and it is left alone for a while that doubles from attempt to attempt.
+Only the last delivery is handed over, since it has everything since the last confirmed one.
 
 The event may be posted more than once, always with the same id: a process can die between the
 answer and the record of it.
@@ -11,33 +11,33 @@ answer and the record of it.
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from flows.errors import CardlinkError
 from flows.operations.delivered_so_far import confirm, place_below
 from flows.operations.delivery import Delivered, deliver, links_now
 from flows.operations.handing_over import copy_to, place_lines
 from flows.operations.receivers import receivers_of, settings_of
-from flows.redaction import redact
 from flows.runs.context import Answer, IssuerContext
 from flows.runs.delivered import (
-    DONE,
-    EMITTED,
-    TAKEN,
+    NOTICE,
     DeliveryId,
+    HandoverTrouble,
     delivery_folder,
-    is_confirmed,
-    last_delivery,
-    trouble_key,
+    line_of,
     trouble_of,
 )
 from flows.runs.documents import parsed
+from flows.runs.handovers import Handed, last_handed, note, read_handed
 from flows.runs.identity import canonical, digest
+from flows.runs.journal import Act, enter
 from flows.runs.store import Store, is_stored, read, read_if_stored
 from schemas.delivery import DeliveredFile, DeliveryEvent, DeliveryNotice
 from schemas.handover import AFTER_INGEST
-from schemas.records import Delivery, HandoverTrouble, Taken
+from schemas.records import Delivery
 
+TAKEN = "taken"  # its webhook took the event
+EMITTED = "emitted"  # Prefect was told
 FIRST_WAIT = timedelta(minutes=5)
 LONGEST_WAIT = timedelta(hours=6)
 DOUBLINGS = 8  # after which the wait is the longest in any case
@@ -101,45 +101,41 @@ def hand_over(context: IssuerContext, receiver: str, *, at_once: bool) -> str:
 
     Return why that cannot be done, "" where it is. Nothing for a receiver without a table.
     """
-    store = context.adapters.store
-    issuer = context.issuer.issuer
     if receiver not in context.issuer.deliveries:
         return ""
-    trouble = trouble_of(store, issuer, receiver)
-    if trouble is not None and not trouble.problem:
-        trouble = None
+    last = last_handed(context.adapters, line_of(context.issuer.issuer, receiver))
+    trouble = trouble_of(last)
     if trouble and not at_once and context.adapters.now() < trouble.not_before:
         return trouble.problem
-    number, record = last_delivery(store, issuer, receiver)
-    if record is None:
+    if last is None:
         return ""
     try:
-        answer = _attempt(context, DeliveryId(receiver, number), record)
+        answer = _attempt(context, receiver, last)
     except CardlinkError as error:
         answer = Answer(is_taken=False, problem=error.what_happened)
     if trouble or not answer.is_taken:
-        _note(context, receiver, number, answer, trouble)
+        _note_attempt(context, receiver, last.number, answer)
     return "" if answer.is_taken else answer.problem
 
 
 def notices_to_emit(context: IssuerContext) -> Iterator[DeliveryNotice]:
     """Yield what Prefect was not told of the last deliveries, of receivers that want that."""
-    store = context.adapters.store
     issuer = context.issuer.issuer
     for receiver, settings in context.issuer.deliveries.items():
-        number, _ = last_delivery(store, issuer, receiver)
-        folder = delivery_folder(issuer, number, receiver)
-        notice = read_if_stored(store, folder + DONE)
-        if not settings.prefect_event or notice is None:
+        if not settings.prefect_event:
             continue
-        if not is_stored(store, folder + EMITTED):
-            yield parsed(notice, folder + DONE, DeliveryNotice)
+        last = last_handed(context.adapters, line_of(issuer, receiver))
+        if last is None or last.row["emitted_at"] is not None:
+            continue
+        key = delivery_folder(issuer, last.number, receiver) + NOTICE
+        notice = read_if_stored(context.adapters.store, key)
+        if notice is not None:
+            yield parsed(notice, key, DeliveryNotice)
 
 
 def record_emitted(context: IssuerContext, notice: DeliveryNotice) -> None:
     """Record that Prefect was told of a delivery."""
-    folder = delivery_folder(notice.issuer, notice.number, notice.receiver)
-    context.adapters.store.create(folder + EMITTED, canonical(_taken(context)))
+    note(context.adapters, line_of(notice.issuer, notice.receiver), notice.number, EMITTED)
 
 
 def check_receiver(context: IssuerContext, receiver: str) -> list[str]:
@@ -152,10 +148,11 @@ def check_receiver(context: IssuerContext, receiver: str) -> list[str]:
 
 def troubles(context: IssuerContext) -> Iterator[tuple[str, HandoverTrouble]]:
     """Yield the receivers that have not got their last delivery, and why."""
-    store = context.adapters.store
     for receiver in receivers_of(context):
-        trouble = trouble_of(store, context.issuer.issuer, receiver)
-        if trouble is not None and trouble.problem:
+        trouble = trouble_of(
+            last_handed(context.adapters, line_of(context.issuer.issuer, receiver))
+        )
+        if trouble is not None:
             yield receiver, trouble
 
 
@@ -163,38 +160,36 @@ def late_receipts(context: IssuerContext) -> Iterator[tuple[str, int, datetime]]
     """Yield the receivers that have not confirmed their last delivery in time: its number, and when
     it was made.
     """
-    store = context.adapters.store
-    issuer = context.issuer.issuer
     for receiver, settings in context.issuer.deliveries.items():
-        number, last = last_delivery(store, issuer, receiver)
-        if last is None or settings.receipt_within_hours is None:
+        last = last_handed(context.adapters, line_of(context.issuer.issuer, receiver))
+        if last is None or last.confirmed or settings.receipt_within_hours is None:
             continue
-        is_due = last.at + timedelta(hours=settings.receipt_within_hours)
-        is_late = context.adapters.now() >= is_due
-        if is_late and not is_confirmed(store, issuer, DeliveryId(receiver, number)):
-            yield receiver, number, last.at
+        is_due = last.record.at + timedelta(hours=settings.receipt_within_hours)
+        if context.adapters.now() >= is_due:
+            yield receiver, last.number, last.record.at
 
 
 # One attempt
 # --------------------------------------------------------------------------------------------------
 
 
-def _attempt(context: IssuerContext, id_: DeliveryId, record: Delivery) -> Answer:
+def _attempt(context: IssuerContext, receiver: str, delivery: Handed[Delivery]) -> Answer:
     """Hand a delivery over, as far as its receiver does not have it."""
     store = context.adapters.store
     issuer = context.issuer.issuer
-    folder = delivery_folder(issuer, id_.number, id_.receiver)
-    if is_confirmed(store, issuer, id_):
+    id_ = DeliveryId(receiver, delivery.number)
+    folder = delivery_folder(issuer, id_.number, receiver)
+    names = delivery.record.names
+    # its files are gone, or the next `deliver` finishes them
+    if delivery.confirmed or not delivery.is_done or not is_stored(store, folder + max(names)):
         return DONE_ALREADY
-    if not is_stored(store, folder + max(record.names)):
-        return DONE_ALREADY  # its files are gone, or the next `deliver` finishes them
-    settings = settings_of(context.issuer, id_.receiver)
-    notice = _notice(context, id_, record)
+    settings = settings_of(context.issuer, receiver)
+    notice = _notice(context, id_, delivery.record)
     place = context.place_of(settings)
     if place is not None:
         done = {settings.done_marker: notice}
-        copy_to(store, folder, record.names, place, place_below(issuer, id_), done)
-    return _announced(context, id_, record, notice)
+        copy_to(store, folder, names, place, place_below(issuer, id_), done)
+    return _announced(context, id_, delivery, notice)
 
 
 def _notice(context: IssuerContext, id_: DeliveryId, record: Delivery) -> bytes:
@@ -202,7 +197,7 @@ def _notice(context: IssuerContext, id_: DeliveryId, record: Delivery) -> bytes:
     store = context.adapters.store
     issuer = context.issuer.issuer
     folder = delivery_folder(issuer, id_.number, id_.receiver)
-    stored = read_if_stored(store, folder + DONE)
+    stored = read_if_stored(store, folder + NOTICE)
     if stored is not None:
         return stored
     is_elsewhere = settings_of(context.issuer, id_.receiver).to is not None
@@ -220,8 +215,8 @@ def _notice(context: IssuerContext, id_: DeliveryId, record: Delivery) -> bytes:
         withdrawn=record.withdrawn,
         living=record.living,
     )
-    store.create(folder + DONE, canonical(notice))
-    return read(store, folder + DONE)
+    store.create(folder + NOTICE, canonical(notice))
+    return read(store, folder + NOTICE)
 
 
 def _file(store: Store, folder: str, name: str) -> DeliveredFile:
@@ -229,23 +224,23 @@ def _file(store: Store, folder: str, name: str) -> DeliveredFile:
     return DeliveredFile(name=name, sha256=digest(content), bytes=len(content))
 
 
-def _announced(context: IssuerContext, id_: DeliveryId, record: Delivery, notice: bytes) -> Answer:
+def _announced(
+    context: IssuerContext, id_: DeliveryId, delivery: Handed[Delivery], notice: bytes
+) -> Answer:
     """Post the event of a delivery, until it is taken."""
-    store = context.adapters.store
     issuer = context.issuer.issuer
-    folder = delivery_folder(issuer, id_.number, id_.receiver)
     announcer = context.announcer_of(id_.receiver)
     if announcer is None:
         return DONE_ALREADY
     answer = DONE_ALREADY
-    if not is_stored(store, folder + TAKEN):
-        data = parsed(notice, folder + DONE, DeliveryNotice)
-        event = DeliveryEvent(timestamp=record.at, data=data)
+    if delivery.row["taken_at"] is None:
+        data = DeliveryNotice.model_validate_json(notice)
+        event = DeliveryEvent(timestamp=delivery.record.at, data=data)
         answer = announcer.announce(event_id(issuer, id_), canonical(event))
-    if answer.is_taken:
-        store.create(folder + TAKEN, canonical(_taken(context)))
-        if settings_of(context.issuer, id_.receiver).confirmed_by == "event":
-            confirm(context, id_.number, "its webhook took the event", id_.receiver)
+        if answer.is_taken:
+            note(context.adapters, line_of(issuer, id_.receiver), id_.number, TAKEN)
+    if answer.is_taken and settings_of(context.issuer, id_.receiver).confirmed_by == "event":
+        confirm(context, id_.number, "its webhook took the event", id_.receiver)
     return answer
 
 
@@ -254,33 +249,30 @@ def event_id(issuer: str, id_: DeliveryId) -> str:
     return f"{issuer}.{id_.receiver}.{id_.number:06d}"
 
 
-def _taken(context: IssuerContext) -> Taken:
-    return Taken(at=context.adapters.now(), by=redact(context.adapters.actor))
-
-
-def _note(
-    context: IssuerContext,
-    receiver: str,
-    number: int,
-    answer: Answer,
-    earlier: HandoverTrouble | None,
-) -> None:
+def _note_attempt(context: IssuerContext, receiver: str, number: int, answer: Answer) -> None:
     """Keep why a receiver was not reached, and from when it is tried again; or that it was."""
-    now = context.adapters.now()
-    tries = 0
-    if not answer.is_taken:
-        tries = 1 + (earlier.tries if earlier else 0)
-    wait = min(FIRST_WAIT * 2 ** min(max(tries - 1, 0), DOUBLINGS), LONGEST_WAIT)
-    trouble = HandoverTrouble(
-        number=number,
-        since=earlier.since if earlier else now,
-        last=now,
-        tries=tries,
-        problem="" if answer.is_taken else answer.problem,
-        not_before=_later(now + wait, answer.not_before),
-    )
-    key = trouble_key(context.issuer.issuer, receiver)
-    context.adapters.store.replace(key, [canonical(trouble)])
+    line = line_of(context.issuer.issuer, receiver)
+
+    def work(act: Act) -> None:
+        [delivery] = read_handed(act.connection, line, line.table.c.number == number)
+        failed = {} if answer.is_taken else _failed(context.adapters.now(), answer, delivery)
+        act.update(
+            line.table,
+            {**line.whose, "number": number},
+            **{"tries": 0, **dict.fromkeys(HandoverTrouble._fields[1:]), **failed},
+        )
+
+    enter(context.adapters, line.issuer, "delivery tried", work)
+
+
+def _failed(now: datetime, answer: Answer, delivery: Handed[Delivery]) -> dict[str, Any]:
+    """Return what is kept of an attempt that failed: HandoverTrouble."""
+    earlier = trouble_of(delivery)
+    tries = 1 + (earlier.tries if earlier else 0)
+    wait = min(FIRST_WAIT * 2 ** min(tries - 1, DOUBLINGS), LONGEST_WAIT)
+    since = earlier.failing_since if earlier else now
+    not_before = _later(now + wait, answer.not_before)
+    return HandoverTrouble(tries, answer.problem, since, now, not_before)._asdict()
 
 
 def _later(moment: datetime, other: datetime | None) -> datetime:

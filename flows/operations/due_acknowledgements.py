@@ -1,7 +1,7 @@
 """What an issuer is to be told of: its extracts and files of corrections, and what each says now.
 
-A run is told of again once its report says something else, which the record of the acknowledgement
-has by digest. A file without a run is told of once: an extract that is held back, and corrections
+A run is told of again once its report says something else, which the row of the acknowledgement has
+by digest. A file without a run is told of once: an extract that is held back, and corrections
 that nobody has sent yet. Corrections that were sent are told of by the run that sent them. An
 extract of which it was told that it waits for a decision is told of once more when it is dismissed.
 """
@@ -14,6 +14,7 @@ from typing import NamedTuple
 from flows.book.known_runs import KnownPlan, KnownRuns
 from flows.book.stored_book import known_runs
 from flows.reports.dropped_corrections import unsent_files
+from flows.results.masking import mask_key
 from flows.runs.context import IssuerContext
 from flows.runs.identity import canonical, digest
 from flows.runs.keys import corrections
@@ -49,9 +50,9 @@ _HELD_BACK: dict[State, str] = {
 class Due(NamedTuple):
     """A run, or a file without one, and what is to be told of it now, by digest.
 
-    `subject`: the id of the run, or the key of the file; `identity` reads a file for the first
-    time. `corrects`: of corrections, the run whose rows they correct. `is_over`: nothing of it will
-    be sent.
+    `subject`: the id of the run, or the key of the file, card numbers masked; `identity` reads a
+    file for the first time. `corrects`: of corrections, the run whose rows they correct.
+    `is_over`: nothing of it will be sent.
     """
 
     subject: str
@@ -155,7 +156,8 @@ def _dismissed(
     if not subjects:
         return
     for extract in extract_states(context, known.plans.values()):
-        if extract.state != "dismissed" or (extract.run or extract.key) not in subjects:
+        subject = extract.run or mask_key(extract.key)
+        if extract.state != "dismissed" or subject not in subjects:
             continue
         due = _of_dismissed(context, extract)
         if due is not None and last_told[due.subject] != due.says:
@@ -176,7 +178,7 @@ def _of_dismissed(context: IssuerContext, extract: ExtractState) -> Due | None:
     if extract.entry is None:
         return None
     identity = partial(identify, store, extract.entry)
-    return Due(extract.key, says, identity, since, why=DISMISSED, is_over=True)
+    return Due(mask_key(extract.key), says, identity, since, why=DISMISSED, is_over=True)
 
 
 def _not_sent(context: IssuerContext, committed: list[KnownPlan]) -> Iterator[Due]:
@@ -188,4 +190,4 @@ def _not_sent(context: IssuerContext, committed: list[KnownPlan]) -> Iterator[Du
 def _of_file(context: IssuerContext, entry: Entry, why: str) -> Due:
     says = digest(canonical({"version": entry.version, "size": entry.size, "why": why}))
     store = context.adapters.store
-    return Due(entry.key, says, lambda: identify(store, entry), entry.modified, why=why)
+    return Due(mask_key(entry.key), says, lambda: identify(store, entry), entry.modified, why=why)

@@ -14,11 +14,13 @@ from typing import Any
 import polars as pl
 
 from flows.analysis.export import export_erased
+from flows.book.deliveries import forget_changes, read_changes
 from flows.book.upkeep import forget_book
 from flows.operations.personal_data import Mention, are_outcomes_of, is_in_placements
 from flows.reports.across import reconcile_runs
 from flows.reports.lists import write_unsent
 from flows.reports.rebuild import rebuild_lasting
+from flows.runs.answers import erase_answers
 from flows.runs.chains import add_next, records
 from flows.runs.context import IssuerContext
 from flows.runs.delivered import (
@@ -33,7 +35,6 @@ from flows.runs.events import record_event
 from flows.runs.frames import from_parquet, write_parquet
 from flows.runs.identity import digest
 from flows.runs.keys import reconciliation
-from flows.runs.outcomes import erase_outcomes
 from flows.runs.persons import forget_persons
 from flows.runs.placements import mark_check, placements_key, read_placements
 from flows.runs.single_links import remove_singles, with_ids
@@ -98,8 +99,10 @@ def _erase_in_run(
     signed: Mapping[str, Any],
 ) -> None:
     """Take rows out of a run; last out of its ledger, by which they are found."""
-    for entry in run.store.keys(run.keys.outcomes):
-        erase_outcomes(run.store, entry.key, lambda each: are_outcomes_of(run, people, rows, each))
+    erase_answers(
+        *(context.adapters, run.issuer, run.id),
+        lambda answers: are_outcomes_of(run, people, rows, answers),
+    )
     for part in run.committed().ledger:
         _erase_in_placements(cleaner, run, part, rows)
     parts = _write_ledger_anew(run, rows, signed)
@@ -228,14 +231,19 @@ def delivered_objects(context: IssuerContext, delivered: Iterable[DeliveryId]) -
 
 
 def erase_in_deliveries(
-    context: IssuerContext, cleaner: Cleaner, people: People, delivered: Iterable[DeliveryId]
+    context: IssuerContext, cleaner: Cleaner, people: People, delivered: Sequence[DeliveryId]
 ) -> None:
     """Take cardholders out of deliveries that are confirmed or superseded.
 
-    The changes for others are written anew; the files go, since the receiver has them.
+    Their rows go first, by which nobody is found any more than by the files. The changes for others
+    are written anew; the files go, since the receiver has them.
     """
     store = context.adapters.store
     issuer = context.issuer.issuer
+    with context.adapters.database.snapshot() as connection:
+        cuids = read_changes(connection, issuer)["cuid"]
+    erased = set(cuids.filter(people.named_by(cuids)))
+    forget_changes(context.adapters, issuer, dict.fromkeys(delivered, erased))
     for delivery in delivered:
         old = delivered_objects(context, [delivery])
         key = delivered_links_key(store, issuer, delivery)

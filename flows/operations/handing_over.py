@@ -4,15 +4,20 @@ What is told to an issuer and the links of a receiver go the same way. Put here 
 """
 
 import re
-from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import TypeVar
 
-from flows.errors import TryAgainError
+from flows.errors import CardlinkError, TryAgainError
 from flows.runs.context import IssuerContext
+from flows.runs.handovers import Handed
 from flows.runs.sealing import Plain, Sealer
 from flows.runs.store import Store, is_stored, read_if_stored
+from schemas import records
 from schemas.handover import HandedOver
 
+R = TypeVar("R", bound=records.HandedOver)
+RECEIVED = "received"  # the receipt that is dropped beside the files
 RECEIPT = 1 << 16  # bytes read of one
 _SHA256 = re.compile(rb"\b[0-9a-f]{64}\b")
 
@@ -69,13 +74,53 @@ def copy_to(
     place.create(below + marker, content)
 
 
-def digests_in_receipts(receipts: Iterable[tuple[Store | None, str]]) -> set[str] | None:
-    """Return the SHA-256 sums that receipts name, by store and key; None where there is none."""
-    texts = [read_if_stored(store, key, RECEIPT) for store, key in receipts if store is not None]
-    present = [text for text in texts if text is not None]
-    if not present:
-        return None
-    return {sha256.decode() for sha256 in _SHA256.findall(b" ".join(present).lower())}
+class Receipts:
+    """The receipts that were dropped: beside the files in the store, or where they are taken.
+
+    A place that cannot be read has none: whoever hands files over there says so.
+    """
+
+    def __init__(self, context: IssuerContext, settings: HandedOver) -> None:
+        self._store = context.adapters.store
+        self._place: Store | None = None
+        with suppress(CardlinkError):
+            self._place = context.place_of(settings)
+
+    def newest(
+        self,
+        sent: Sequence[Handed[R]],
+        folders: Callable[[Handed[R]], tuple[str, str]],
+        sums: Callable[[Handed[R]], Iterable[Collection[str]]],
+    ) -> tuple[int, tuple[str, ...]]:
+        """Return the number of the last one whose receipt names the SHA-256 of all of its files, 0
+        where there is none, and the receipts of later ones, which name others.
+
+        `sent`: the last ones, the first first. `folders`: where the files are in the store, and
+        at their place. `sums`: of all files, in each form in which they may be named.
+        """
+        doubts: list[str] = []
+        for each in reversed(sent):
+            own, elsewhere = folders(each)
+            named = self._digests(own + RECEIVED, elsewhere + RECEIVED)
+            if named is None:
+                continue
+            if any(whole and named.issuperset(whole) for whole in sums(each)):
+                return each.number, tuple(doubts)
+            doubts.append(own + RECEIVED)
+        return 0, tuple(doubts)
+
+    def _digests(self, own: str, elsewhere: str) -> set[str] | None:
+        """Return the SHA-256 sums that receipts name; None where there is none."""
+        texts = [read_if_stored(self._store, own, RECEIPT)]
+        try:
+            if self._place is not None:
+                texts.append(read_if_stored(self._place, elsewhere, RECEIPT))
+        except CardlinkError:
+            self._place = None
+        present = [text for text in texts if text is not None]
+        if not present:
+            return None
+        return {sha256.decode() for sha256 in _SHA256.findall(b" ".join(present).lower())}
 
 
 def place_lines(context: IssuerContext, settings: HandedOver) -> list[str]:

@@ -10,13 +10,13 @@ import polars as pl
 from flows.errors import OperatorError
 from flows.reports.ingestion import Ingested, ingest
 from flows.results.batches import ResultObject
-from flows.results.decisions import Attributions, attributions, subject_of
-from flows.results.dropped import as_decided
+from flows.results.decisions import Attributions, attributions
+from flows.results.dropped import as_decided, result_files, stray_files
 from flows.results.intake import examine
-from flows.results.markers import stray_files
 from flows.results.masking import mask_key
 from flows.results.read import ResultRows
 from flows.runs.adapters import Adapters
+from flows.runs.answers import file_id, runs_answered_by
 from flows.runs.context import IssuerContext
 from flows.runs.decisions import RESULT_ROW, decide, lift
 from flows.runs.errors import NoSuchRowError
@@ -26,8 +26,6 @@ from flows.runs.keys import keys_of, results
 from flows.runs.outcomes import Attributed
 from flows.runs.store import ObjectMissingError
 from flows.runs.stored_run import StoredRun
-from flows.runs.stored_runs import StoredRuns
-from flows.runs.threads import concurrently
 from flows.steps import RUN, Option, Sentence, Step
 from schemas import breaks
 from schemas.ledger import BROKEN, SUBMITTED
@@ -48,7 +46,6 @@ UNPLACED = (
     breaks.UNNAMED_ROW,
 )
 _OUTCOME = ("state", "trouble", "run", "chunk", "row", "how")
-READERS = 8  # runs looked at side by side
 
 
 class RowSettledError(OperatorError):
@@ -173,7 +170,7 @@ def reingest(context: IssuerContext, result: str, reason: str) -> Decided:
 def reingest_strays(context: IssuerContext, reason: str) -> dict[str, Decided]:
     """Attribute every result file again that belongs to no run; what came of each, by its name."""
     issuer = context.issuer.issuer
-    strays = [stray.entry.key for stray in stray_files(context.adapters.store, issuer)]
+    strays = [entry.key for entry in stray_files(result_files(context.adapters, issuer))]
     return {key.removeprefix(results(issuer)): reingest(context, key, reason) for key in strays}
 
 
@@ -262,9 +259,11 @@ def _decide(
     """
     adapters = context.adapters
     issuer = context.issuer.issuer
-    record = decision.model_copy(update={"runs": _answered_runs(adapters, issuer, file.entry.key)})
+    record = decision.model_copy(
+        update={"runs": runs_answered_by(adapters, issuer, file.entry.key)}
+    )
     _, attributed = examine(context, file._replace(decided=(*file.decided, record)))
-    subject = subject_of(file.entry.key)
+    subject = file_id(file.entry.key)
     row = f"row {record.position} of {record.digest}"
 
     def work(act: Act) -> bool:
@@ -299,13 +298,3 @@ def _recorded(
         record_event(context.adapters, keys_of(run), kind, reason=record.reason, **facts)
     row = outcome.row(0, named=True) if outcome.height else {}
     return Decided(record, row, ingest(context) if ingested is None else ingested)
-
-
-def _answered_runs(adapters: Adapters, issuer: str, result: str) -> tuple[str, ...]:
-    """Return the runs that have outcomes of a result file."""
-    runs = StoredRuns(adapters, issuer)
-    is_answered = concurrently(
-        lambda run: runs.run(run).outcomes.has_results_for(result), runs.ids, READERS
-    )
-    answered = [str(run) for run, has in zip(runs.ids, is_answered, strict=True) if has]
-    return tuple(sorted(answered))

@@ -19,10 +19,11 @@ from flows.reports.summary import FIGURES
 from flows.runs.business_date import local_day
 from flows.runs.chunks import OPEN, OutboxChunk, commit_time
 from flows.runs.context import IssuerContext
+from flows.runs.delivered import all_deliveries
 from flows.runs.documents import read_facts
 from flows.runs.events import ANSWERED, COMMITTED, DROP_TIME
 from flows.runs.identity import canonical
-from flows.runs.keys import deliveries, metrics, reconciliation
+from flows.runs.keys import metrics, reconciliation
 from flows.runs.run_status import RunStatus
 from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
@@ -384,8 +385,7 @@ def taken_results(reading: Reading) -> Values:
 def deliveries_written(reading: Reading) -> Values:
     """Return how many deliveries of links were written."""
     context = reading.context
-    entries = context.adapters.store.keys(deliveries(context.issuer.issuer), shallow=True)
-    return {"": sum(entry.key.endswith(".json") for entry in entries)}
+    return {"": len(all_deliveries(context.adapters, context.issuer.issuer))}
 
 
 def alerts_opened(reading: Reading) -> Values:

@@ -12,15 +12,16 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from flows.analysis.exported_rows import named_rows, row_files
+from flows.book.deliveries import read_changes
 from flows.runs.adapters import Adapters
+from flows.runs.answers import run_answers
 from flows.runs.chains import records
 from flows.runs.context import IssuerContext
 from flows.runs.decisions import CARDS, LINKS, decisions
-from flows.runs.delivered import DeliveryId, all_deliveries, delivered_links_key
+from flows.runs.delivered import all_deliveries, delivered_links_key, delivery_folder, delivery_of
 from flows.runs.erased import NamedPeople, People, rows_of
 from flows.runs.frames import from_parquet
-from flows.runs.keys import acknowledgements, approvals, placements, results
-from flows.runs.outcomes import outcome_rows
+from flows.runs.keys import acknowledgements, approvals, deliveries, placements, results
 from flows.runs.persons import by_holder, holders_of
 from flows.runs.placements import placements_key, read_placements
 from flows.runs.single_links import SingleLink, prompted_singles
@@ -28,11 +29,11 @@ from flows.runs.store import Store, read, read_if_stored
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently
-from flows.runs.told import TOLD_ROWS
+from flows.runs.told import TOLD_ROWS, runs_by_folder
 from flows.runs.transactions import kept_reports
 from schemas.ledger import SUBMITTED
 from schemas.manifest import LedgerPart
-from schemas.records import Acknowledgement, Approval, GivingUp, KeptLink, LinkKept, NamedCard
+from schemas.records import Approval, GivingUp, KeptLink, LinkKept, NamedCard
 
 _IDENTITY = ["row", "cuid", "name_check", "address_check"]
 Facts = Mapping[str, Any]
@@ -59,13 +60,14 @@ def mentions(context: IssuerContext, people: People) -> Iterator[Mention]:
     yield from in_runs
     store = context.adapters.store
     issuer = context.issuer.issuer
-    yield from _in_acknowledgements(store, issuer, {each.run for each in in_runs if each.rows})
+    yield from _in_acknowledgements(
+        context.adapters, issuer, {each.run for each in in_runs if each.rows}
+    )
     singles = [
         single for single in prompted_singles(context.adapters, issuer) if _is_of(single, people)
     ]
     yield from map(_single, singles)
-    for delivery in all_deliveries(store, issuer):
-        yield from _in_delivery(store, issuer, delivery, people)
+    yield from _in_deliveries(context, people)
     yield from _in_reports(store, issuer, people)
     if isinstance(people, NamedPeople):
         yield from _decisions(context.adapters, issuer, people.cuids)
@@ -134,16 +136,16 @@ def _in_part(run: StoredRun, part: LedgerPart, people: People) -> Iterator[Menti
 
 def _in_outcomes(run: StoredRun, people: People, rows: Iterable[int]) -> Iterator[Mention]:
     """Yield what came of rows, and the result files that said so."""
-    for entry in run.store.keys(run.keys.outcomes):
-        outcomes = outcome_rows(run.store, entry.key)
-        named = outcomes.filter(are_outcomes_of(run, people, rows, outcomes))
-        if named.is_empty():
-            continue
-        facts = named.drop("content", "nth", "shape").to_dicts()
-        numbers = tuple(sorted(set(named["row"].drop_nulls())))
-        yield Mention("outcomes", entry.key, facts, run.id, numbers)
-        for name in named["file_name"].unique().drop_nulls():
-            yield Mention("results", results(run.issuer) + name, (), run.id, numbers)
+    with run.adapters.database.snapshot() as connection:
+        answers = run_answers(connection, run.issuer, run.id)
+    named = answers.filter(are_outcomes_of(run, people, rows, answers))
+    if named.is_empty():
+        return
+    facts = named.drop("content", "nth", "shape", "number").to_dicts()
+    numbers = tuple(sorted(set(named["row"].drop_nulls())))
+    yield Mention("outcomes", f"database, table answer, run {run.id}", facts, run.id, numbers)
+    for name in named["file_name"].unique().sort():
+        yield Mention("results", results(run.issuer) + name, (), run.id, numbers)
 
 
 def are_outcomes_of(
@@ -172,35 +174,47 @@ def _single(single: SingleLink) -> Mention:
     return Mention("single", single.place, [facts], single.run or "")
 
 
-def _in_acknowledgements(store: Store, issuer: str, runs: Collection[str]) -> Iterator[Mention]:
-    """Yield the files that told the issuer of these runs.
-
-    Those without a record, by a process that was killed or lost a race, may be of any run.
+def _in_acknowledgements(
+    adapters: Adapters, issuer: str, runs: Collection[str]
+) -> Iterator[Mention]:
+    """Yield the files that told the issuer of these runs; those without a row, of a database that
+    was lost, may be of any run.
     """
     if not runs:
         return
-    prefix = acknowledgements(issuer)
-    written = records(store, prefix, Acknowledgement)
-    run_of = {record.folder: record.run or None for record in written}  # None: it names no rows
-    for entry in store.keys(prefix):
+    run_of = runs_by_folder(adapters, issuer)
+    for entry in adapters.store.keys(acknowledgements(issuer)):
         file = TOLD_ROWS.search(entry.key)
-        run = run_of.get(file["folder"], "") if file else None
-        if run is not None and (not run or run in runs):
-            yield Mention("acknowledgements", entry.key, (), run)
+        if file is None:
+            continue
+        run = run_of.get(file["folder"])
+        if run is None or run in runs:  # "": it names no rows
+            yield Mention("acknowledgements", entry.key, (), run or "")
 
 
-def _in_delivery(
-    store: Store, issuer: str, delivery: DeliveryId, people: People
-) -> Iterator[Mention]:
-    key = delivered_links_key(store, issuer, delivery)
-    content = read_if_stored(store, key) if key else None
-    if key is None or content is None:
-        return
-    links = from_parquet(content)
-    named = links.filter(people.named_by(links["cuid"]))
-    if not named.is_empty():
+def _in_deliveries(context: IssuerContext, people: People) -> Iterator[Mention]:
+    """Yield the deliveries with links of these cardholders: as they were handed out, or their rows
+    alone, where a process died before it wrote them.
+    """
+    store = context.adapters.store
+    issuer = context.issuer.issuer
+    with context.adapters.database.snapshot() as connection:
+        changes = read_changes(connection, issuer)
+    rows = changes.filter(people.named_by(changes["cuid"])).drop("link")
+    stored = [delivery_of(entry.key) for entry in store.keys(deliveries(issuer))]
+    named_by_store = {delivery for delivery in stored if delivery is not None}
+    for delivery in sorted(named_by_store.union(all_deliveries(context.adapters, issuer))):
         whose = {"receiver": delivery.receiver, "delivery": delivery.number}
-        yield Mention("deliveries", key, [{**whose, **row} for row in named.to_dicts()])
+        key = delivered_links_key(store, issuer, delivery)
+        content = read_if_stored(store, key) if key else None
+        if content is not None:
+            links = from_parquet(content)
+            named = links.filter(people.named_by(links["cuid"]))
+        else:
+            named = rows.filter(**whose)
+        if not named.is_empty():
+            place = key or delivery_folder(issuer, delivery.number, delivery.receiver)
+            yield Mention("deliveries", place, [{**whose, **row} for row in named.to_dicts()])
 
 
 def _in_reports(store: Store, issuer: str, people: People) -> Iterator[Mention]:

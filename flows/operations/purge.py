@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from sqlalchemy import or_
 
+from flows.book.deliveries import forget_changes
 from flows.book.known_runs import ClosedRun
 from flows.book.removals import Ledger, removals
 from flows.book.stored_book import known_runs
@@ -35,10 +36,12 @@ from flows.operations.retention import (
 )
 from flows.redaction import redact
 from flows.reports.summary import FIGURES
+from flows.runs.answers import purge_answers
 from flows.runs.business_date import local_day
 from flows.runs.claim import OLD, ClaimedError
 from flows.runs.context import IssuerContext
-from flows.runs.delivered import FILES
+from flows.runs.delivered import FILES, delivered_links_key, delivery_of
+from flows.runs.documents import read_document
 from flows.runs.errors import AbandonedError
 from flows.runs.identity import canonical
 from flows.runs.keys import (
@@ -168,6 +171,9 @@ def purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
         if not unit.resumed:
             context.adapters.store.create(unit.key, canonical(unit.record))
         _remove_singles(context, unit)
+        _forget_deliveries(context, unit)
+        if unit.record.part == "ledger" and unit.record.run:
+            purge_answers(context.adapters, context.issuer.issuer, unit.record.run)
         concurrently(lambda entry: cleaner.delete(entry.key), unit.entries)
         deleted.append(unit)
     concurrently(lambda entry: cleaner.delete(entry.key), plan.temporary)
@@ -183,6 +189,18 @@ def _remove_singles(context: IssuerContext, unit: PurgeUnit) -> None:
         which = SINGLE_LINK.c.run == run if run else with_ids(unit.singles)
         issuer = context.issuer.issuer
         remove_singles(context.adapters, issuer, which, "single links purged", run or None)
+
+
+def _forget_deliveries(context: IssuerContext, unit: PurgeUnit) -> None:
+    """Delete the rows of the deliveries whose links are all in a unit: their files go next."""
+    keys = {entry.key for entry in unit.entries}
+    gone = [
+        delivery
+        for delivery in sorted({*filter(None, map(delivery_of, keys))})
+        if delivered_links_key(context.adapters.store, context.issuer.issuer, delivery) in keys
+    ]
+    if gone:
+        forget_changes(context.adapters, context.issuer.issuer, dict.fromkeys(gone))
 
 
 def _counted(context: IssuerContext, units: Sequence[PurgeUnit]) -> tuple[PurgeUnit, ...]:

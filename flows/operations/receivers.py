@@ -47,12 +47,12 @@ def receivers_of(context: IssuerContext, named: str = "") -> list[str]:
 
 def has_default(context: IssuerContext) -> bool:
     """Return whether the default receiver has deliveries."""
-    return DEFAULT in receivers_with_deliveries(context.adapters.store, context.issuer.issuer)
+    return DEFAULT in receivers_with_deliveries(context.adapters, context.issuer.issuer)
 
 
 def without_table(context: IssuerContext) -> list[str]:
     """Return the receivers that have deliveries and no table any more: nothing is withdrawn."""
-    stored = receivers_with_deliveries(context.adapters.store, context.issuer.issuer)
+    stored = receivers_with_deliveries(context.adapters, context.issuer.issuer)
     return [name for name in stored if name not in {DEFAULT, *context.issuer.deliveries}]
 
 

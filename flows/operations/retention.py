@@ -38,7 +38,6 @@ _PART = r"part-(\d{4}-)?\d{5}"  # of the ledger, in a file's or a folder's name
 _CSV_REPORTS = "rejects|suppressed|held|errors|chunks|awaiting|breaks|questions"
 _LEDGER_NAMES = (
     rf"ledger/{_PART}(-erased-\d+)?\.parquet",
-    r"outcomes/[0-9a-f]{24}\.parquet",
     r"seals/\d{5}-\d{3}\.json",
     r"claims/\d{6}\.json",
     r"(selection|book)\.parquet",
@@ -184,7 +183,7 @@ def state_of(context: IssuerContext, run: StoredRun, entries: Sequence[Entry]) -
 
 def closed_state(closed: ClosedRun, run: StoredRun, entries: Sequence[Entry]) -> RunState:
     """Return the state of a closed run that has these objects, none of which is read."""
-    reasons = [*_newer_results(run.keys, entries), *_unknown_singles(run)]
+    reasons = list(_unknown_singles(run))
     days = [date.fromisoformat(day) for day in closed.expires if day]
     since = closed.since or max(entry.modified for entry in entries)
     return RunState(since, tuple(reasons), max(days, default=None))
@@ -203,7 +202,7 @@ def _committed_state(run: StoredRun, entries: Sequence[Entry]) -> RunState:
         return RunState(since, tuple(reasons))
     closed = {chunk_of(closing.place) for closing in run.closed_breaks}
     reasons = open_reasons(chunks, _awaiting_rows(run), _open_breaks(run, summary), closed)
-    reasons += _stale_report_reasons(run, entries, summary)
+    reasons += _stale_report_reasons(run, summary)
     return RunState(since, tuple(reasons), max(_links_until(run, summary), default=None))
 
 
@@ -236,24 +235,17 @@ def _links_until(run: StoredRun, summary: Mapping[str, Any]) -> Iterator[date]:
                 yield from _links_until(later, later.summary)
 
 
-def _stale_report_reasons(
-    run: StoredRun, entries: Sequence[Entry], summary: Mapping[str, Any]
-) -> Iterator[str]:
+def _stale_report_reasons(run: StoredRun, summary: Mapping[str, Any]) -> Iterator[str]:
     """Yield what the report of a run does not show.
 
-    That is: results newer than it, breaks beyond its list, unanswered single links.
+    That is: what was recorded since, breaks beyond its list, unanswered single links.
     """
-    yield from _newer_results(run.keys, entries)
+    recorded = summary["open"]["recorded"]
+    if run.outcomes.state.items() - recorded.items():
+        yield "results newer than its report"
     if summary["more_breaks"] and not summary["breaks"][-1]["notice"]:  # notices are listed last
         yield "more breaks than the report lists"
     yield from _unknown_singles(run)
-
-
-def _newer_results(keys: RunKeys, entries: Sequence[Entry]) -> Iterator[str]:
-    written = next(entry.modified for entry in entries if entry.key == keys.report("summary.json"))
-    outcomes = [entry for entry in entries if entry.key.startswith(keys.outcomes)]
-    if any(entry.modified > written for entry in outcomes):
-        yield "results newer than its report"
 
 
 def _unknown_singles(run: StoredRun) -> Iterator[str]:

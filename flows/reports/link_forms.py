@@ -17,7 +17,6 @@ from flows.results.dropped import result_files
 from flows.results.intake import examine
 from flows.results.learned_forms import ENOUGH, LearnedForm, learn
 from flows.results.links import of_forms
-from flows.results.markers import read_waiting
 from flows.runs.context import IssuerContext
 from flows.runs.store import ObjectMissingError
 from flows.runs.stored_run import StoredRun
@@ -115,15 +114,8 @@ def _balanced_runs(runs: StoredRuns) -> Iterator[StoredRun]:
 
 def departing_links(context: IssuerContext) -> list[str]:
     """Return the links that depart, of the newest result files that wait."""
-    store = context.adapters.store
-    waiting = read_waiting(store, context.issuer.issuer)
-    if not waiting:
-        return []
-    files = [
-        file
-        for file in result_files(context.adapters, context.issuer.issuer)
-        if file.mark in waiting
-    ]
+    dropped = result_files(context.adapters, context.issuer.issuer)
+    files = [file for file in dropped if file.known is not None and not file.known.is_done]
     files.sort(key=attrgetter("entry.modified"), reverse=True)
     links = list[str]()
     for file in files[:FILES]:

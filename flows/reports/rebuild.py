@@ -1,4 +1,4 @@
-"""Rebuild a run's report from its ledger and outcomes; it may be deleted at any time."""
+"""Rebuild a run's report from its ledger and answers; it may be deleted at any time."""
 
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,17 +23,14 @@ from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
 from flows.runs.frames import csv_pieces, write_parquet
 from flows.runs.identity import canonical, digest
-from flows.runs.journal import Act, enter
+from flows.runs.journal import Act, enter, last_number
 from flows.runs.run_status import reported_status
-from flows.runs.single_links import SingleLink
-from flows.runs.store import Entry
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently, prefetch
 from flows.runs.told import rows_told
 from schemas.breaks import Break
 from schemas.ledger import AWAITING
-from schemas.records import Closing
 from schemas.tables import Awaiting, Questions, Refusals
 
 SENT_ROW = {
@@ -43,6 +40,8 @@ SENT_ROW = {
     "chunk": pl.UInt32,
     "trouble": pl.String,
 }
+
+WRITTEN = "report written"  # what the journal says of it
 
 
 class RunReport(NamedTuple):
@@ -88,7 +87,7 @@ def rebuild(context: IssuerContext, run: StoredRun, listed: StoredRuns | None = 
     def note(act: Act) -> None:
         act.facts["report"] = digest(content)
 
-    enter(context.adapters, issuer.issuer, "report written", note, run=run.id)
+    enter(context.adapters, issuer.issuer, WRITTEN, note, run=run.id)
     return RunReport(tuple(sorted(total.breaks)), summary)
 
 
@@ -103,11 +102,11 @@ def rebuild_lasting(
             return report
 
 
-def _report_inputs(run: StoredRun) -> tuple[list[Entry], list[Closing], list[SingleLink]]:
-    """Return what was added after a run's commit that its report is made of."""
-    current = run.fresh()
-    objects = list(run.store.keys(run.keys.outcomes))
-    return objects, current.closed_breaks, current.single_link_attempts
+def _report_inputs(run: StoredRun) -> int:
+    """Return what shows that something was added after a run's commit that its report is made of:
+    the number of its last journal entry but for reports.
+    """
+    return last_number(run.adapters, run.issuer, run.id, apart=WRITTEN)
 
 
 def _keep_parts(
@@ -134,7 +133,7 @@ def _summary(context: IssuerContext, run: StoredRun, total: Tally, now: datetime
     issuer = context.issuer
     acknowledged = None
     if issuer.acknowledgement is not None:
-        acknowledged = rows_told(run.store, issuer.issuer).rows.get(run.id)
+        acknowledged = rows_told(context.adapters, issuer.issuer, run.id)
     summary = summarise(manifest, total, issuer, run.outbox, now, _versions(), closed, acknowledged)
     within = issuer.portal.link_within_hours
     summary["hours"] = run_hours(run, total.arrivals, within)

@@ -114,7 +114,7 @@ def _reconciled_group(
 ) -> tuple[pl.DataFrame, Tally]:
     """Return the rows of a group of chunks as they are now, and their tally."""
     sent = records.filter(fate=ledger.SUBMITTED).drop(_OF_REJECTS).with_columns(run=pl.lit(run))
-    outcomes = answers.outcomes.of(sent["chunk"].unique().to_list())
+    outcomes = answers.outcomes.of(sent["chunk"].unique().to_list(), sent)
     single_links = answers.single_links.join(records, on="row", how="semi")
     settled = with_single_links(
         reconcile(sent, outcomes, today, answers.cancelled, answers.closings), single_links

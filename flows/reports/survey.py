@@ -99,7 +99,7 @@ def survey(
     work += changed_work(context.issuer.issuer, committed, cards.changes)
     work += not_replaced_work(context.issuer.issuer, committed, cards.not_replaced, terms.now)
     work += not_updated_work(context.issuer.issuer, committed, cards.not_updated, ending, terms.now)
-    work += links_to_deliver(stored.store, context.issuer, cards.to_deliver, terms.now)
+    work += links_to_deliver(stored.adapters, context.issuer, cards.to_deliver, terms.now)
     nameless = _of_period(book.nameless, start, end)
     work += nameless_work(context.issuer.issuer, committed, nameless, terms.now)
     work += link_work(context.issuer.issuer, ending, terms.now)

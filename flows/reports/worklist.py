@@ -20,34 +20,25 @@ from flows.reports.open_items import MISSING, ReportTerms, WaitingChunk
 from flows.reports.run_facts import RunFacts
 from flows.reports.unlinked_work import unlinked_work
 from flows.reports.work import Work
-from flows.results.dropped import files_to_ingest
+from flows.results.dropped import files_to_ingest, result_files, stray_files
 from flows.results.learned_forms import LearnedForm
-from flows.results.markers import stray_files
 from flows.results.masking import mask_key
 from flows.runs.adapters import Adapters
-from flows.runs.chains import last_record
 from flows.runs.closings import chunk_of, place_of
-from flows.runs.delivered import (
-    DeliveryId,
-    delivery_folder,
-    is_confirmed,
-    last_delivery,
-    receivers_with_deliveries,
-    trouble_of,
-)
+from flows.runs.delivered import line_of, receivers_with_deliveries, trouble_of
 from flows.runs.erased import is_interrupted, unfinished_erasures
-from flows.runs.keys import acknowledgements
+from flows.runs.handovers import Handed, last_handed
 from flows.runs.run_status import Refusal
-from flows.runs.store import Store, is_stored
+from flows.runs.store import is_stored
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
-from flows.runs.told import DONE, first_unconfirmed
+from flows.runs.told import first_unconfirmed, half_told
 from flows.steps import WHY, Step
 from schemas.actions import GATE_OF
 from schemas.breaks import DECISIONS, EXPLAINED, KINDS, LOST, RESULT_SHORT
 from schemas.handover import DEFAULT
 from schemas.issuer import Issuer, most_of
-from schemas.records import Acknowledgement, Delivery, HandoverTrouble
+from schemas.records import Delivery
 
 MAY_BE_COPIED = timedelta(minutes=1)  # since its last write, a file may be under way
 
@@ -68,7 +59,6 @@ def worklist(
     whose outcome is unknown, `lacking` the cards without a link (`unlinked`), `forms` those of
     links that are to be confirmed.
     """
-    store = runs.store
     name = runs.issuer
     work: list[Work] = []
     for run in facts:
@@ -77,15 +67,14 @@ def worklist(
         work += _behind(name, run, terms)
     work += unlinked_work(name, committed, lacking, terms.now)
     work += _unknown(name, unknown, terms)
-    work += _unread_results(runs.adapters, name, terms.now)
-    work += _stray_results(store, name)
+    work += _results(runs.adapters, name, terms.now)
     work += unsent_corrections(runs.adapters, name, committed)
     work += _refused_extracts(runs, committed)
     work += _days_without_extract(issuer, runs, committed, terms)
-    work += _deliveries(store, issuer)
-    work += _half_told(store, issuer)
-    work += _late_receipts(store, issuer, terms)
-    work += _unfinished_erasures(store, name)
+    work += _deliveries(runs.adapters, issuer)
+    work += _half_told(runs.adapters, issuer)
+    work += _late_receipts(runs.adapters, issuer, terms)
+    work += _unfinished_erasures(runs.adapters, name)
     work += _link_forms(name, forms, terms)
     return work
 
@@ -207,19 +196,18 @@ def _unknown(issuer: str, unknown: int, terms: ReportTerms) -> Iterator[Work]:
         yield Work(due=now, kind=kinds.UNKNOWN_SINGLES, issuer=issuer, since=now, rows=unknown)
 
 
-def _unread_results(adapters: Adapters, issuer: str, now: datetime) -> Iterator[Work]:
-    """Yield the result files that no ingest has read yet."""
-    entries = files_to_ingest(adapters, issuer, now)
+def _results(adapters: Adapters, issuer: str, now: datetime) -> Iterator[Work]:
+    """Yield the result files that no ingest has read yet, and those with breaks that belong to no
+    run, while they are there.
+    """
+    files = result_files(adapters, issuer)
+    entries = files_to_ingest(files, now)
     is_new = bool(entries) and now - entries[-1].modified < MAY_BE_COPIED
     note = "The newest has just come: wait until it is copied." if is_new else ""
     for entry in entries:
         key = mask_key(entry.key)
         yield _about_file(issuer, kinds.TO_INGEST, key, entry.modified, note=note)
-
-
-def _stray_results(store: Store, issuer: str) -> Iterator[Work]:
-    """Yield the result files with breaks that belong to no run, while they are there."""
-    for entry, trouble in stray_files(store, issuer):
+    for entry, trouble in stray_files(files).items():
         yield _about_file(issuer, kinds.STRAY_RESULTS, entry.key, entry.modified, note=trouble)
 
 
@@ -278,28 +266,24 @@ def _days_without_extract(
         )
 
 
-def _deliveries(store: Store, issuer: Issuer) -> Iterator[Work]:
+def _deliveries(adapters: Adapters, issuer: Issuer) -> Iterator[Work]:
     """Yield the last delivery of links to each receiver, unless it is confirmed: it has not come
     there, or nobody has said that it has.
     """
-    name = issuer.issuer
-    for receiver in receivers_with_deliveries(store, name):
-        number, last = last_delivery(store, name, receiver)
-        if last is None or is_confirmed(store, name, DeliveryId(receiver, number)):
+    for receiver in receivers_with_deliveries(adapters, issuer.issuer):
+        last = last_handed(adapters, line_of(issuer.issuer, receiver))
+        if last is None or last.confirmed:
             continue
-        folder = delivery_folder(name, number, receiver)
-        names = {entry.key.removeprefix(folder) for entry in store.keys(folder)}
-        work = _delivery(issuer, receiver, number, last, trouble_of(store, name, receiver))
-        is_complete = names.issuperset(last.names)
-        yield work if is_complete else work._replace(kind=kinds.UNFINISHED_DELIVERY)
+        work = _delivery(issuer, receiver, last)
+        yield work if last.is_done else work._replace(kind=kinds.UNFINISHED_DELIVERY)
 
 
 def links_to_deliver(
-    store: Store, issuer: Issuer, links: ToDeliver, now: datetime
+    adapters: Adapters, issuer: Issuer, links: ToDeliver, now: datetime
 ) -> Iterator[Work]:
     """Yield the links that the next delivery has, where links are delivered."""
     name = issuer.issuer
-    is_used = bool(issuer.deliveries) or bool(receivers_with_deliveries(store, name))
+    is_used = bool(issuer.deliveries) or bool(receivers_with_deliveries(adapters, name))
     if not is_used:
         return
     ended = links.ended
@@ -324,55 +308,54 @@ def links_to_deliver(
         )
 
 
-def _delivery(
-    issuer: Issuer, receiver: str, number: int, last: Delivery, trouble: HandoverTrouble | None
-) -> Work:
+def _delivery(issuer: Issuer, receiver: str, delivery: Handed[Delivery]) -> Work:
     """Return what is to be done about a delivery that is not confirmed."""
+    last = delivery.record
+    number = delivery.number
     named = "" if receiver == DEFAULT else receiver
     has_others = bool(issuer.deliveries.keys() - {DEFAULT})
-    is_stuck = trouble is not None and bool(trouble.problem)
-    note = ""
-    if trouble is not None and is_stuck:
-        note = f"Since {trouble.since:%Y-%m-%d %H:%M} UTC: {trouble.problem}"
-    return Work(
+    work = Work(
         due=last.at,
-        kind=kinds.NOT_HANDED_OVER if is_stuck else kinds.UNCONFIRMED,
+        kind=kinds.UNCONFIRMED,
         issuer=issuer.issuer,
-        since=trouble.since if trouble is not None and is_stuck else last.at,
+        since=last.at,
         rows=last.new + last.replaced + last.withdrawn,
         fields=(
             ("name", f"{named} {number:06d}".strip()),
             ("number", number),
             ("receiver", receiver if has_others else named),
         ),
-        note=note,
     )
+    trouble = trouble_of(delivery)
+    if trouble is None:
+        return work
+    since = trouble.failing_since
+    note = f"Since {since:%Y-%m-%d %H:%M} UTC: {trouble.problem}"
+    return work._replace(kind=kinds.NOT_HANDED_OVER, since=since, note=note)
 
 
-def _half_told(store: Store, issuer: Issuer) -> Iterator[Work]:
-    """Yield the last acknowledgement where its marker is missing, without which nobody takes it."""
-    prefix = acknowledgements(issuer.issuer)
-    number, last = last_record(store, prefix, Acknowledgement)
-    wants = issuer.acknowledgement is not None
-    if wants and last is not None and not is_stored(store, f"{prefix}{last.folder}{DONE}"):
+def _half_told(adapters: Adapters, issuer: Issuer) -> Iterator[Work]:
+    """Yield the last acknowledgement where it is not complete: nobody takes it."""
+    last = half_told(adapters, issuer.issuer)
+    if issuer.acknowledgement is not None and last is not None:
         yield Work(
-            due=last.at,
+            due=last.record.at,
             kind=kinds.HALF_TOLD,
             issuer=issuer.issuer,
-            run=last.run,
-            rows=sum(last.rows.values()),
-            since=last.at,
-            fields=(("name", f"{number:06d}"),),
+            run=last.record.run,
+            rows=sum(last.record.rows.values()),
+            since=last.record.at,
+            fields=(("name", f"{last.number:06d}"),),
         )
 
 
-def _late_receipts(store: Store, issuer: Issuer, terms: ReportTerms) -> Iterator[Work]:
+def _late_receipts(adapters: Adapters, issuer: Issuer, terms: ReportTerms) -> Iterator[Work]:
     """Yield the acknowledgements that the issuer has not confirmed in time."""
     settings = issuer.acknowledgement
     if settings is None or settings.receipt_within_hours is None:
         return
     within = timedelta(hours=settings.receipt_within_hours)
-    late = first_unconfirmed(store, issuer.issuer, within, terms.now)
+    late = first_unconfirmed(adapters, issuer.issuer, within, terms.now)
     if late is not None:
         number, last, record = late
         named = f"{number:06d}, the newest is {last:06d}" if last > number else f"{number:06d}"
@@ -387,11 +370,11 @@ def _late_receipts(store: Store, issuer: Issuer, terms: ReportTerms) -> Iterator
         )
 
 
-def _unfinished_erasures(store: Store, issuer: str) -> Iterator[Work]:
+def _unfinished_erasures(adapters: Adapters, issuer: str) -> Iterator[Work]:
     """Yield the erasures that were interrupted, or whose cardholders deliveries still name."""
-    acts = unfinished_erasures(store, issuer)
+    acts = unfinished_erasures(adapters.store, issuer)
     if acts:
-        is_delivered = bool(receivers_with_deliveries(store, issuer))
+        is_delivered = bool(receivers_with_deliveries(adapters, issuer))
         is_left = is_interrupted(acts) or not is_delivered
         yield Work(
             due=acts[0].at,

@@ -15,7 +15,7 @@ import polars as pl
 
 from flows.errors import BugError, CardlinkError
 from flows.results.attribution import read_claims
-from flows.results.markers import marker_key
+from flows.results.known_files import KnownFile
 from flows.results.masking import mask_key
 from flows.results.opening import FAILED, LIMIT, MISSING, SEALED, STORE, TOO_LARGE
 from flows.results.read import UNFORESEEN, ResultRows, failed, read_cells, tabulate
@@ -36,23 +36,13 @@ ROOM = 64 * 1024 * 1024  # bytes of cells attributed together: fewer files where
 
 
 class ResultObject(NamedTuple):
-    """A result file, and what operators decided about it."""
+    """A result file, what operators decided about it, and what is known of it (`known`), unless it
+    or the decisions are others by now.
+    """
 
     entry: Entry
     decided: tuple[Attribution, ...] = ()
-
-    @property
-    def mark(self) -> str:
-        """Its ingest marker."""
-        return marker_key(self.entry, len(self.decided))
-
-    @property
-    def decided_runs(self) -> frozenset[str]:
-        """The runs that its rows were attributed to by the decisions, or before them."""
-        runs = set[str]()
-        for decision in self.decided:
-            runs.update(decision.runs, [decision.run])
-        return frozenset(runs - {""})
+    known: KnownFile | None = None
 
     def forced(self, file: int, content: str) -> list[ByHand]:
         """Return the last attribution of each row, if the file's bytes have this digest.

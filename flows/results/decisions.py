@@ -15,11 +15,10 @@ import polars as pl
 from flows.runs.adapters import Adapters
 from flows.runs.closings import ROWS, place_of
 from flows.runs.decisions import RESULT_ROW, decisions_by_subject
-from flows.runs.identity import digest
 from schemas.breaks import DECISIONS, PLACELESS, Break
 from schemas.records import Attribution, Closing
 
-Attributions = dict[str, tuple[Attribution, ...]]  # by file (`subject_of`)
+Attributions = dict[str, tuple[Attribution, ...]]  # by file (`file_id`)
 SHOWN = 5  # row numbers in the place of a break; with no more rows than that, it has them all
 
 DECIDED = {
@@ -103,11 +102,6 @@ def decided_rows(closings: Sequence[Closing]) -> pl.DataFrame:
     )
 
 
-def subject_of(result: str) -> str:
-    """Return what decisions about a result file are about: not its key, which may hold a card."""
-    return digest(result.encode())[:32]
-
-
 def attributions(adapters: Adapters, issuer: str) -> Attributions:
-    """Return what was decided about each result file (`subject_of`), the oldest first."""
+    """Return what was decided about each result file (`file_id`), the oldest first."""
     return decisions_by_subject(adapters, issuer, RESULT_ROW, Attribution)

@@ -1,46 +1,52 @@
 """The result files as they were dropped, and those of them that no ingest has read yet."""
 
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import datetime, timedelta
 
 from flows.results.batches import ResultObject
-from flows.results.decisions import attributions, subject_of
-from flows.results.markers import MarkSpoiledError, read_markers, read_waiting
+from flows.results.decisions import attributions
+from flows.results.known_files import known_files
 from flows.runs.adapters import Adapters
+from flows.runs.answers import file_id
 from flows.runs.keys import results
 from flows.runs.store import Entry
 
-# how long the worklist looks for a file that no ingest has read; so few markers are read for it
-LOOKED_FOR = timedelta(days=30)
+LOOKED_FOR = timedelta(days=30)  # how long the worklist looks for a file that no ingest has read
 SKEW = timedelta(days=1)  # by which the clock of whoever dropped a file may be ahead
 
 
 def result_files(adapters: Adapters, issuer: str) -> list[ResultObject]:
-    """Return all result files, each with what operators decided about it."""
+    """Return all result files, each with what operators decided about it and what is known."""
     return as_decided(adapters, issuer, list(adapters.store.keys(results(issuer))))
 
 
-def files_to_ingest(adapters: Adapters, issuer: str, now: datetime) -> list[Entry]:
-    """Return the result files of the last LOOKED_FOR that no ingest has read yet, oldest first.
-
-    None where the markers cannot be read: the next ingest says so.
-    """
-    store = adapters.store
+def files_to_ingest(files: Sequence[ResultObject], now: datetime) -> list[Entry]:
+    """Return the result files of the last LOOKED_FOR that no ingest has read yet, oldest first."""
     begin = now - LOOKED_FOR
-    listed = store.keys(results(issuer))
-    recent = [entry for entry in listed if begin < entry.modified < now + SKEW]
-    if not recent:
-        return []
-    with suppress(MarkSpoiledError):
-        known = read_markers(store, issuer, begin - SKEW) | read_waiting(store, issuer).keys()
-        files = as_decided(adapters, issuer, recent)
-        unread = [file.entry for file in files if file.mark not in known]
-        return sorted(unread, key=lambda entry: entry.modified)
-    return []
+    unread = [file.entry for file in files if file.known is None]
+    recent = [entry for entry in unread if begin < entry.modified < now + SKEW]
+    return sorted(recent, key=lambda entry: entry.modified)
+
+
+def stray_files(files: Sequence[ResultObject]) -> dict[Entry, str]:
+    """Return the result files with breaks that belong to no run, each with what was told of it."""
+    strays = [(file.entry, file.known) for file in files]
+    return {entry: known.told for entry, known in strays if known is not None and known.is_stray}
 
 
 def as_decided(adapters: Adapters, issuer: str, entries: Sequence[Entry]) -> list[ResultObject]:
-    """Return result files, each with what operators have decided about it by now."""
+    """Return result files, each with what operators have decided about it and what is known by
+    now.
+    """
+    if not entries:
+        return []
     decided = attributions(adapters, issuer)
-    return [ResultObject(entry, decided.get(subject_of(entry.key), ())) for entry in entries]
+    known = known_files(adapters, issuer)
+    files = list[ResultObject]()
+    for entry in entries:
+        file = file_id(entry.key)
+        of_file = decided.get(file, ())
+        before = known.get(file)
+        is_same = before is not None and before.is_of(entry, len(of_file))
+        files.append(ResultObject(entry, of_file, before if is_same else None))
+    return files

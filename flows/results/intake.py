@@ -1,38 +1,42 @@
-"""Ingest result files: read them, attribute every row to the row it answers, store the outcomes.
+"""Ingest result files: read them, attribute every row to the row it answers, store the answers.
 
-Killed half-way, or ingested again, a file has the same outcome. Whatever one file holds, the others
-go on.
+What a batch of files says is stored in one act. So an ingest that is killed leaves files that are
+ingested whole, and files of which nothing is known yet. Whatever one file holds, the others go on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from itertools import accumulate
 from typing import NamedTuple
 
 import polars as pl
+from sqlalchemy import update
 
 from flows.results.attribution import attribute_claims
 from flows.results.batches import Batch, ResultObject, claims_of, read_batches, read_file
 from flows.results.confirmed_forms import link_rules
+from flows.results.known_files import Basis
 from flows.results.links import LinkRules
-from flows.results.markers import Waiting
 from flows.results.masking import mask_key
-from flows.results.problems import describe
+from flows.results.opening import AWAITED
+from flows.results.problems import describe, is_temporary
 from flows.results.read import UNFORESEEN, ResultRows, failed
 from flows.results.sent_rows import ByHand, SentIndex, named_in
+from flows.runs.answers import FileState, ReadResult, names_of, store_results
 from flows.runs.context import IssuerContext
 from flows.runs.erased import NOBODY, ErasedPeople
-from flows.runs.events import ANSWERED, record_event
+from flows.runs.events import ANSWERED, TAKEN_BACK, record_event
 from flows.runs.identity import digest
+from flows.runs.journal import Act, enter
 from flows.runs.keys import keys_of
-from flows.runs.outcomes import OUTCOME, Attributed, RunOutcomes, write_outcomes
-from flows.runs.stored_run import StoredRun
+from flows.runs.outcomes import Attributed
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import prefetch
 from schemas.breaks import FOREIGN_FILE, KINDS, NO_LINK, UNKNOWN_CUID, BreakKind
+from schemas.database import RESULT_FILE
 
 LATE = "Leave the file, and ask the partner why it comes so late."
 
@@ -48,8 +52,8 @@ class IngestedFile(NamedTuple):
     refused: bool  # it has URLs that are no links as long as no other host or form is
     lost_as: str = ""  # the break of the lost rows; of several the first
     outcome: str = ""  # a digest of what came of its rows, where that may change
+    told: str = ""  # what is reported of it; empty where the report of its run says all
     left: frozenset[str] = frozenset()  # runs that it answered before
-    kept: tuple[str, ...] = ()  # keys of the stored outcomes
     known: bool = False  # reported before, with this outcome
 
     @property
@@ -103,17 +107,16 @@ def examine(context: IssuerContext, result: ResultObject) -> tuple[ResultRows, A
 
 
 def take_in(
-    context: IssuerContext,
-    fresh: Sequence[ResultObject],
-    waiting: Mapping[str, Waiting],
-    erased: ErasedPeople,
+    context: IssuerContext, fresh: Sequence[ResultObject], basis: Basis, erased: ErasedPeople
 ) -> Iterator[IngestedFile]:
-    """Attribute result files, a batch at a time, and store their outcomes.
+    """Attribute result files, a batch at a time, and store what they say.
 
-    Those known from `waiting` are not stored again, nor is anything of who was `erased`.
+    `basis`: what their outcomes depended on before anything was read. Those known with the same
+    outcome are not stored again, nor is anything of who was `erased`.
     """
     index = _sent_index(context)
     rules = link_rules(context)
+    purged = StoredRuns(context.adapters, context.issuer.issuer).without_ledger
     with (
         context.opener() as opener,
         ThreadPoolExecutor(context.adapters.connections) as readers,
@@ -121,7 +124,7 @@ def take_in(
         closing(prefetch(_attribute_all(index, rules, batches, erased))) as attributed,
     ):
         for results, outcomes in attributed:
-            yield from _keep(context, results, outcomes, waiting)
+            yield from _keep(context, results, outcomes, basis, purged)
 
 
 def _sent_index(context: IssuerContext) -> SentIndex:
@@ -187,83 +190,88 @@ def _keep(
     context: IssuerContext,
     results: Sequence[ResultObject],
     outcomes: Sequence[Attributed],
-    waiting: Mapping[str, Waiting],
+    basis: Basis,
+    purged: Set[str],
 ) -> Iterator[IngestedFile]:
-    """Store the outcomes of the files with each of their runs, except those known already."""
+    """Store what the files say, except those known already and those nobody may read yet."""
     files = [
-        _ingested(result, attributed, waiting.get(result.mark))
+        (_ingested(result, attributed, purged), attributed)
         for result, attributed in zip(results, outcomes, strict=True)
     ]
-    fresh = [
-        (file, attributed)
-        for file, attributed in zip(files, outcomes, strict=True)
-        if not file.known
+    known = [file for file, _ in files if file.known]
+    read = [(file, attributed) for file, attributed in files if not file.known]
+    fresh = [(file, attributed) for file, attributed in read if file.problems != (AWAITED,)]
+    yield from (file for file, attributed in read if file.problems == (AWAITED,))
+    _note_answered(context, fresh)
+    left = _store(context, known, fresh, basis)
+    yield from known
+    for (file, attributed), runs in zip(fresh, left, strict=True):
+        for run in sorted(runs):
+            _note_files(context, run, [attributed], TAKEN_BACK)
+        yield file._replace(left=runs)
+
+
+def _store(
+    context: IssuerContext,
+    known: Sequence[IngestedFile],
+    fresh: Sequence[tuple[IngestedFile, Attributed]],
+    basis: Basis,
+) -> list[frozenset[str]]:
+    """Store files in one act; return the runs that each of the fresh ones answers no more."""
+    adapters = context.adapters
+    taken = adapters.now()
+    results = [
+        ReadResult(file.result.entry, attributed, _state(file, basis)) for file, attributed in fresh
     ]
-    kept = _keep_answers(context, fresh)
-    yield from (file for file in files if file.known)
-    for file, attributed in fresh:
-        gone = _take_back(context, file, attributed)
-        yield file._replace(kept=(*(kept[run] for run in file.runs), *gone))
 
+    def store(act: Act) -> list[frozenset[str]]:
+        for file in known:
+            number = file.result.known.number if file.result.known else 0
+            waits = update(RESULT_FILE).where(act.row(RESULT_FILE, {"number": number}))
+            act.connection.execute(waits.values(basis=_depends_on(file, basis)))
+        return store_results(act, taken, results) if results else []
 
-def _keep_answers(
-    context: IssuerContext, files: Iterable[tuple[IngestedFile, Attributed]]
-) -> dict[str, str]:
-    """Store the outcomes with each run that they answer; return the keys by run.
-
-    Rows of no run go with a file's first run.
-    """
-    answers = dict[str, list[RunOutcomes]]()
-    for file, attributed in files:
-        for run, rows in _by_run(attributed.outcomes, sorted(file.runs)).items():
-            answers.setdefault(run, []).append(RunOutcomes(file.result.entry, attributed, rows))
-    kept = dict[str, str]()
-    for run, run_answers in sorted(answers.items()):
-        height = sum(answer.rows.height for answer in run_answers)
-        kept[run] = _keep_run(context, run, run_answers, ANSWERED, rows=height)
-    return kept
-
-
-def _take_back(context: IssuerContext, file: IngestedFile, attributed: Attributed) -> list[str]:
-    """Store that a file answers some runs no longer; return the keys.
-
-    An operator gave its rows to other runs.
-    """
-    entry = file.result.entry
-    stale = [
-        run
-        for run in sorted(file.left)
-        if StoredRun.by_id(context.adapters, run).outcomes.has_results_for(entry.key)
-    ]
-    if not stale:
+    if not known and not fresh:
         return []
-    nothing = pl.DataFrame({name: [None] for name in OUTCOME}, OUTCOME)
-    answers = [RunOutcomes(entry, attributed, nothing)]
-    for run in stale:  # first, since without its answers the run is not stale any more
-        _note_files(context, run, answers, "answer taken back")
-    return [_keep_rows(context, run, answers) for run in stale]
+    return enter(adapters, context.issuer.issuer, ANSWERED, store)
 
 
-def _ingested(result: ResultObject, attributed: Attributed, before: Waiting | None) -> IngestedFile:
-    """Return what came of a result file, and whether that is known from `before`."""
-    # looked at as lists: with a thousand files, an expression for each takes longer
+def _state(file: IngestedFile, basis: Basis) -> FileState:
+    """Return what is stored of a file beside its rows."""
+    entry = file.result.entry
+    waits_for = None if file.done else _depends_on(file, basis)
+    decisions = len(file.result.decided)
+    return FileState(mask_key(entry.key), decisions, waits_for, file.outcome, file.told)
+
+
+def _depends_on(file: IngestedFile, basis: Basis) -> str:
+    """Return the digest of what can change a file's outcome; empty where it is read each time."""
+    if is_temporary(file.problems):
+        return ""
+    # Every row found its sent row, so what waits is a URL that is no link: only what links are
+    # judged by can change that. Other rows may also find a run that is committed later.
+    return basis.links if file.settled else basis.all
+
+
+def _ingested(result: ResultObject, attributed: Attributed, purged: Set[str]) -> IngestedFile:
+    """Return what came of a result file, and whether that is known already."""
     rows = attributed.outcomes
-    runs = frozenset(rows["run"].to_list()) - {None}
-    before_runs = before.runs if before else ()  # also where one was killed
     file = IngestedFile(
         result,
         attributed.problems,
         rows=rows.height,
-        runs=runs,
+        runs=attributed.runs,
         lost=rows["row"].null_count(),
         refused=not set(NO_LINK).isdisjoint(rows["trouble"].to_list()),
         lost_as=_lost_as(rows),
-        left=result.decided_runs.union(before_runs) - runs,
     )
     if file.done:
         return file
     outcome = _outcome_digest(attributed)
-    return file._replace(outcome=outcome, known=before is not None and before.outcome == outcome)
+    known = result.known
+    if known is not None and known.outcome == outcome:
+        return file._replace(outcome=outcome, told=known.told, known=True)
+    return file._replace(outcome=outcome, told="" if file.settled else file.trouble(purged))
 
 
 def _lost_as(rows: pl.DataFrame) -> str:
@@ -280,31 +288,30 @@ def _outcome_digest(attributed: Attributed) -> str:
     return digest("\n".join([*attributed.problems, facts]).encode())[:32]
 
 
-def _by_run(outcomes: pl.DataFrame, runs: Sequence[str]) -> dict[str, pl.DataFrame]:
+def _note_answered(
+    context: IssuerContext, files: Sequence[tuple[IngestedFile, Attributed]]
+) -> None:
+    """Record in the history of each run which files answer it, before they count as ingested."""
+    answers = dict[str, list[Attributed]]()
+    for file, attributed in files:
+        for run in file.runs:
+            answers.setdefault(run, []).append(attributed)
+    for run, of_run in sorted(answers.items()):
+        rows = sum(_height(file, run) for file in of_run)
+        _note_files(context, run, of_run, ANSWERED, rows=rows)
+
+
+def _height(file: Attributed, run: str) -> int:
+    """Return how many rows of a file go with a run; those of no run go with its first."""
+    runs = file.runs
     if len(runs) < 2:
-        return dict.fromkeys(runs, outcomes)
-    return {run: outcomes.filter(pl.col("run").fill_null(runs[0]) == run) for run in runs}
-
-
-def _keep_run(
-    context: IssuerContext, run: str, answers: Sequence[RunOutcomes], event: str, **facts: int
-) -> str:
-    """Store the outcomes of files with a run, and record it; return the key."""
-    key = _keep_rows(context, run, answers)
-    _note_files(context, run, answers, event, **facts)
-    return key
-
-
-def _keep_rows(context: IssuerContext, run: str, answers: Sequence[RunOutcomes]) -> str:
-    adapters = context.adapters
-    return write_outcomes(adapters.store, keys_of(run), adapters.now(), answers)
+        return file.outcomes.height
+    home = min(runs)
+    return file.outcomes.filter(pl.col("run").fill_null(home) == run).height
 
 
 def _note_files(
-    context: IssuerContext, run: str, answers: Sequence[RunOutcomes], event: str, **facts: int
+    context: IssuerContext, run: str, files: Sequence[Attributed], event: str, **facts: int
 ) -> None:
     """Record in the history of a run what came of result files."""
-    files = [attributed for _, attributed, _ in answers]
-    names = [file.name for file in files]
-    digests = [file.digest for file in files]
-    record_event(context.adapters, keys_of(run), event, results=names, digests=digests, **facts)
+    record_event(context.adapters, keys_of(run), event, **names_of(files), **facts)

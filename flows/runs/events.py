@@ -12,6 +12,7 @@ from flows.runs.keys import RunKeys
 
 COMMITTED = "committed"  # the event of a run's commit
 ANSWERED = "answered"  # the event of result files that were ingested: their names are `results`
+TAKEN_BACK = "answer taken back"  # the event of a result file that answers the run no more
 REFUSED = "refused"  # the event of an attempt that an error ended
 CANCELLED = "cancelled"  # the event of chunks that are never sent
 ASKED = "asked"  # the event of questions to the partner that were written: their digest

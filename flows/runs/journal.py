@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import Any, NamedTuple, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Table, and_, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Table, and_, delete, func, insert, select, update
 
 from flows.redaction import redact
 from flows.runs.adapters import Adapters
@@ -31,28 +31,33 @@ class Act:
         self.issuer = issuer
         self.changes: list[dict[str, Any]] = []
         self.facts: dict[str, Any] = {}
+        self.notes: list[tuple[str, str, dict[str, Any]]] = []  # what was done to which run, facts
 
     def insert(self, table: Table, **values: Any) -> None:
         """Insert a row of the issuer."""
         self.connection.execute(insert(table).values(issuer=self.issuer, **values))
-        self._note(table, values)
+        self._change(table, values)
 
     def update(self, table: Table, key: Mapping[str, Any], **values: Any) -> None:
         """Set columns of the row of the issuer that has this key."""
         self.connection.execute(update(table).where(self.row(table, key)).values(**values))
-        self._note(table, values, key)
+        self._change(table, values, key)
 
     def delete(self, table: Table, key: Mapping[str, Any]) -> None:
         """Delete the row of the issuer that has this key."""
         self.connection.execute(delete(table).where(self.row(table, key)))
-        self._note(table, None, key)
+        self._change(table, None, key)
+
+    def note(self, what: str, run: str, **facts: Any) -> None:
+        """Say in an entry of its own what the act does to a run."""
+        self.notes.append((what, run, facts))
 
     def row(self, table: Table, key: Mapping[str, Any]) -> ColumnElement[bool]:
         """Return the condition for the issuer's rows that have these values."""
         of_key = [table.c[name] == value for name, value in key.items()]
         return and_(table.c.issuer == self.issuer, *of_key)
 
-    def _note(
+    def _change(
         self, table: Table, values: Mapping[str, Any] | None, key: Mapping[str, Any] | None = None
     ) -> None:
         change: dict[str, Any] = {"table": table.name, "values": values and plain(values)}
@@ -81,16 +86,19 @@ def enter(
     def act(connection: Connection) -> T:
         doing = Act(connection, issuer)
         result = work(doing)
-        if doing.changes or doing.facts:
+        own = (what, run, doing.facts, doing.changes)
+        entries = [own] if doing.changes or doing.facts else []
+        entries += [(done, of_run, facts, []) for done, of_run, facts in doing.notes]
+        for done, of_run, facts, changes in entries:
             entry = {
                 "at": (at or adapters.now()).astimezone(UTC),
                 "by": redact(adapters.actor),
-                "what": what,
-                "run": run,
+                "what": done,
+                "run": of_run,
                 "once": once,
                 "reason": reason,
-                "facts": plain(doing.facts),
-                "changes": doing.changes,
+                "facts": plain(facts),
+                "changes": changes,
             }
             connection.execute(
                 insert(JOURNAL).values(**_chained(adapters, connection, issuer, entry))
@@ -118,6 +126,14 @@ def entries(adapters: Adapters, issuer: str, *which: ColumnElement[bool]) -> lis
     query = select(*columns).where(JOURNAL.c.issuer == issuer, *which).order_by(JOURNAL.c.number)
     with adapters.database.snapshot() as connection:
         return [Entry(*row) for row in connection.execute(query)]
+
+
+def last_number(adapters: Adapters, issuer: str, run: str, apart: str = "") -> int:
+    """Return the number of the last entry about a run, `apart` from those of an act; 0 without."""
+    entry = JOURNAL.c
+    last = select(func.max(entry.number)).where(entry.issuer == issuer, entry.run == run)
+    with adapters.database.snapshot() as connection:
+        return connection.scalar(last.where(entry.what != apart)) or 0
 
 
 def content_of(entry: Mapping[str, Any]) -> bytes:

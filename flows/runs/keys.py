@@ -81,12 +81,11 @@ extracts = _prefix("extracts")  # the issuer drops extracts here
 results = _prefix("results")  # the operator drops result files here
 corrections = _prefix("corrections")  # corrected extracts and filled-in templates are dropped here
 transactions = _prefix("transactions")  # the partner's transaction reports are dropped here
-ingested = _prefix("ingested")  # ingest markers: which result files were ingested
 runs = _prefix("runs")  # a folder for each run
 commits = _prefix("commits")  # the chain in which an issuer's runs are registered, in one order
 erasures = _prefix("erasures")  # the chain of erasures of cardholders, and its key
-deliveries = _prefix("deliveries")  # the chain of deliveries of links, and a folder for each
-# the chain of what the issuer was told of its extracts, and a folder for each
+deliveries = _prefix("deliveries")  # a folder for each delivery of links
+# a folder for each time that the issuer was told of an extract
 acknowledgements = _prefix("acknowledgements")
 # what was read of extracts that have no plan, so that they are read once
 identified = _prefix("identified")
@@ -101,8 +100,6 @@ ALL_ISSUERS = "programme/"
 metrics = _prefix("metrics")  # derived: the metrics of an issuer, and the beat of arrivals
 probes = _prefix("probe")  # what the race probe writes
 approvals = _prefix("approvals")  # requests that need a second person, a chain for each
-# derived: which rows the issuer was told of
-book = _prefix("book")
 analysis = _prefix("analysis")  # derived: the analysts' export
 # what a purge or an erasure deletes or writes over is below these: in a bucket that keeps versions,
 # lifecycle rules remove what it was (deploy/s3-lifecycle.json)
@@ -112,7 +109,6 @@ CLEANED: Final = (
     acknowledgements,
     placements,
     reconciliation,
-    book,
     analysis,
 )
 
@@ -165,8 +161,6 @@ class RunKeys:
         self.resealed = base + "sealed/"  # those chunks, a folder for each time
         # its rows, for analysts: derived; the files differ in their number
         self.analysis = f"{hive(run.issuer, 'rows', run.day)}{run}-"
-        # attributed result rows, derived from result files and ledger
-        self.outcomes = base + "outcomes/"
         # the partner's messages about the run's links, and what they mean
         self.placements = base + "placements/"
 

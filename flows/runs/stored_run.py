@@ -278,7 +278,7 @@ class StoredRun:
     @read_once
     def records_to_report(self) -> dict[str, int]:
         """How many records its report takes in: of closed breaks, and answers to single links; and
-        of committed runs that sent its rows again, and of cancelled chunks, if any.
+        of committed runs that sent its rows again, cancelled chunks, and result files, if any.
         """
         names = (REPEATED_BY.search(entry.key) for entry in self.event_entries)
         repeats = [StoredRun.by_id(self.adapters, name[1]) for name in names if name]
@@ -289,6 +289,7 @@ class StoredRun:
             "answers": sum(single.answered is not None for single in self.single_link_attempts),
             **({"repeats": committed} if committed else {}),
             **({"cancelled": cancelled} if cancelled else {}),
+            **self.outcomes.state,
         }
 
     @property
@@ -359,8 +360,8 @@ class StoredRun:
 
     @read_once
     def outcomes(self) -> StoredOutcomes:
-        """The result rows attributed to the run."""
-        return StoredOutcomes(self.store, self.keys)
+        """What result files said of the run."""
+        return StoredOutcomes(self.adapters, self.issuer, self.id)
 
     @read_once
     def closed_breaks(self) -> list[Closing]:

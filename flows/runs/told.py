@@ -1,102 +1,87 @@
-"""What the store has of acknowledgements: the rows of a run that the issuer was told of last, and
-which of them it has confirmed.
+"""What an issuer was told of its extracts: its acknowledgements, each a row and a folder of files.
 
-The rows are carried on: `book/acknowledged.json` has them up to one record of the chain, so that
-only what came after it is read. It is derived: where it is missing, or names a record that is not
-there, the whole chain is read once.
+What was told last of each run or file that is still open stands in the row of that acknowledgement
+(`says`), and nowhere else.
 """
 
 import re
-from contextlib import suppress
 from datetime import datetime, timedelta
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from sqlalchemy import func, select
 
-from flows.runs.chains import last_record, records, whole_chain
-from flows.runs.documents import read_document
-from flows.runs.identity import canonical
-from flows.runs.keys import acknowledgements, book, link
-from flows.runs.store import Store, read_if_stored
+from flows.runs.adapters import Adapters
+from flows.runs.handovers import Handed, Line, handed, last_handed
+from schemas.database import ACKNOWLEDGEMENT
 from schemas.records import Acknowledgement
 
-DONE = "done.json"  # the record again, written last: whoever reads takes only folders that have it
+NOTICE = "done.json"  # written last: whoever reads takes only folders that have it
 # a file that names rows, in the folder of an acknowledgement
 TOLD_ROWS = re.compile(
     r"/(?P<folder>\d{6}-[0-9a-f]{8}/)[a-z]+\.(csv|json)(\.pgp)?(?<!/done\.json)$"
 )
 
 
-class RowsTold(BaseModel):
-    """Rows that an issuer was told of last, by run: of the acknowledgements up to number `until`,
-    which is in `folder`.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-    until: int = 0
-    folder: str = ""
-    rows: dict[str, int] = {}
-
-    def after(self, record: Acknowledgement) -> "RowsTold":
-        """Return it with the next acknowledgement."""
-        rows = self.rows
-        if record.rows:
-            rows = {**rows, record.run: sum(record.rows.values())}
-        return RowsTold(until=self.until + 1, folder=record.folder, rows=rows)
+def acknowledgements_to(issuer: str) -> Line[Acknowledgement]:
+    """Return the acknowledgements to an issuer."""
+    return Line(issuer, ACKNOWLEDGEMENT, Acknowledgement, {})
 
 
-def rows_told(store: Store, issuer: str) -> RowsTold:
-    """Return how many rows of each run the issuer was told of last."""
-    prefix = acknowledgements(issuer)
-    known = _carried_on(store, issuer)
-    last = read_document(store, link(prefix, known.until), Acknowledgement)
-    if last is not None and last.folder == known.folder:
-        news = list(records(store, prefix, Acknowledgement, known.until + 1))
-    else:
-        known = RowsTold()
-        news = whole_chain(store, prefix, Acknowledgement)
-    for record in news:
-        known = known.after(record)
-    return known
+def told_last(adapters: Adapters, issuer: str) -> dict[str, str]:
+    """Return what was told last of each run or file that is still open, by digest."""
+    told = ACKNOWLEDGEMENT.c
+    query = select(told.subject, told.says).where(told.issuer == issuer, told.says.is_not(None))
+    with adapters.database.snapshot() as connection:
+        return {row[0]: row[1] for row in connection.execute(query)}
 
 
-def carry_on(store: Store, issuer: str) -> None:
-    """Keep how many rows of each run the issuer was told of, so that nobody reads them again."""
-    store.replace(_key(issuer), [canonical(rows_told(store, issuer))])
+def runs_by_folder(adapters: Adapters, issuer: str) -> dict[str, str]:
+    """Return the run of which each acknowledgement told, "" for none, by its folder."""
+    told = ACKNOWLEDGEMENT.c
+    query = select(told.folder, told.run).where(told.issuer == issuer)
+    with adapters.database.snapshot() as connection:
+        return {row[0]: row[1] for row in connection.execute(query)}
 
 
-def _carried_on(store: Store, issuer: str) -> RowsTold:
-    content = read_if_stored(store, _key(issuer))
-    with suppress(ValidationError):
-        return RowsTold.model_validate_json(content or b"{}")
-    return RowsTold()
+def rows_told(adapters: Adapters, issuer: str, run: str) -> int | None:
+    """Return of how many rows of a run the issuer was told last; None where it was of none."""
+    row = ACKNOWLEDGEMENT.c
+    query = select(row.rows).where(row.issuer == issuer, row.run == run, row.done_at.is_not(None))
+    with adapters.database.snapshot() as connection:
+        newest_first = connection.execute(query.order_by(row.number.desc())).scalars()
+        counts = next((rows for rows in newest_first if rows), None)
+    return sum(counts.values()) if counts else None
 
 
-def _key(issuer: str) -> str:
-    return f"{book(issuer)}acknowledged.json"
-
-
-def confirmations(issuer: str) -> str:
-    """Return the prefix of the records that the issuer has an acknowledgement."""
-    return f"{acknowledgements(issuer)}confirmed/"
-
-
-def last_confirmed(store: Store, issuer: str) -> int:
+def last_confirmed(adapters: Adapters, issuer: str) -> int:
     """Return the number of the last acknowledgement that the issuer has confirmed, or 0."""
-    prefix = confirmations(issuer)
-    names = [entry.key.removeprefix(prefix) for entry in store.keys(prefix)]
-    return max((int(name.removesuffix(".json")) for name in names), default=0)
+    row = ACKNOWLEDGEMENT.c
+    query = select(func.max(row.number)).where(row.issuer == issuer, row.confirmed_at.is_not(None))
+    with adapters.database.snapshot() as connection:
+        return connection.execute(query).scalar() or 0
 
 
 def first_unconfirmed(
-    store: Store, issuer: str, within: timedelta, now: datetime
+    adapters: Adapters, issuer: str, within: timedelta, now: datetime
 ) -> tuple[int, int, Acknowledgement] | None:
     """Return the first acknowledgement whose receipt is late: its number, that of the last one, and
     its record; None where none is late.
     """
-    prefix = acknowledgements(issuer)
-    number = last_confirmed(store, issuer) + 1
-    first = read_document(store, link(prefix, number), Acknowledgement)
-    if first is None or now < first.at + within:
+    row = ACKNOWLEDGEMENT.c
+    later = (row.number > last_confirmed(adapters, issuer), row.done_at.is_not(None))
+    ends = select(func.min(row.number), func.max(row.number)).where(row.issuer == issuer, *later)
+    with adapters.database.snapshot() as connection:
+        first, last = connection.execute(ends).one()
+    late = handed(adapters, acknowledgements_to(issuer), first) if first else None
+    if late is None or now < late.record.at + within:
         return None
-    last, _ = last_record(store, prefix, Acknowledgement)
-    return number, last, first
+    return first, last, late.record
+
+
+def half_told(adapters: Adapters, issuer: str) -> Handed[Acknowledgement] | None:
+    """Return the last acknowledgement where it is not complete, so that nobody takes it, and what
+    it tells was not told again.
+    """
+    last = last_handed(adapters, acknowledgements_to(issuer))
+    if last is None or last.is_done or last.row["says"] is None:
+        return None
+    return last

@@ -8,16 +8,14 @@ from flows.runs.store import Store
 RECORDS = re.compile(
     r"[^/]+/("
     r"runs/[^/]+/(plan\.json|manifest\.json|(events|reseals|rewritten)/.+)"
-    r"|(commits|acknowledgements)/\d{6}\.json"
-    r"|deliveries/([a-z][a-z0-9-]*/)?\d{6}(|/confirmed|/taken|/emitted)\.json"
-    r"|acknowledgements/confirmed/\d{6}\.json"
+    r"|commits/\d{6}\.json"
     r"|(backfills|purged|approvals|erasures)/.+"
     r")"
 )
 # what decides who gets which link and is no record
 EVIDENCE = re.compile(
     r"[^/]+/("
-    r"runs/[^/]+/(claims/\d{6}\.json|outcomes/[^/]+\.parquet)"
+    r"runs/[^/]+/claims/\d{6}\.json"
     r"|deliveries/([a-z][a-z0-9-]*/)?\d{6}/(links[^/]*|done\.json)"
     r")"
 )

@@ -1,11 +1,14 @@
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 
 from flows.commands.context import Context
 from flows.commands.delivery import deliver
 from flows.commands.worklist import worklist
+from flows.database.connection import Database
 from flows.runs.adapters import NoReasonError
+from schemas.database import DELIVERY
 from tests.cli.test_reconcile import bank
 
 
@@ -53,6 +56,10 @@ def test_a_delivery_whose_files_are_missing_is_finished_before_it_is_confirmed(
     bench.ingest()
     deliver(Context(tmp_path), "bank")
     (tmp_path / "store/bank/deliveries/000001/links.csv").unlink()
+    unwritten = update(DELIVERY).values(done_at=None)
+    Database(tmp_path / "cardlink.db").act(
+        "bank", lambda connection: connection.execute(unwritten).close()
+    )
 
     rehearsed = deliver(Context(tmp_path), "bank", dry_run=True)
     done = deliver(Context(tmp_path), "bank")

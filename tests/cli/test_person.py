@@ -117,5 +117,10 @@ def test_the_security_page_has_every_place_with_personal_data() -> None:
 
     missing = [name for name in PLACES if f"`{name}/" not in page]
 
-    assert ["decisions", "unfinished"] == missing  # folders of other names, which it has
+    assert [
+        "outcomes",
+        "decisions",
+        "unfinished",
+    ] == missing  # folders of other names, which it has
     assert "decisions in the database" in page
+    assert "answers in the database" in page

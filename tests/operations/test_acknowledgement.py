@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import polars as pl
 import pytest
@@ -15,7 +15,10 @@ import pytest
 from flows.adapters.gpg_opener import GpgOpener
 from flows.adapters.gpg_sealer import GpgSealer
 from flows.adapters.local import LocalStore
+from flows.book.book import read_book
+from flows.database.connection import Database
 from flows.errors import CardlinkError, GateError
+from flows.operations import acknowledgement
 from flows.operations.acknowledgement import (
     AcknowledgedMeanwhileError,
     Told,
@@ -29,19 +32,22 @@ from flows.operations.erasure import OfRows, erase
 from flows.operations.purge import purge
 from flows.operations.remediation import dismiss
 from flows.reports.across import reconcile_runs
-from flows.runs.chains import add_next
 from flows.runs.context import IssuerContext, overlaid
 from flows.runs.errors import NotFoundError
+from flows.runs.handovers import handed
+from flows.runs.journal import entries
 from flows.runs.keys import acknowledgements
-from flows.runs.told import first_unconfirmed, rows_told
+from flows.runs.told import acknowledgements_to, first_unconfirmed, rows_told
 from schemas.acknowledgement import AcknowledgedRows, AcknowledgementFile, status_of
 from schemas.actions import GATE_OF, Gate
+from schemas.database import JOURNAL
 from schemas.portal import CUID, PAN, POSTAL_CODE
 from schemas.records import Acknowledgement
 from tests import keys
 from tests.again import PANS, again
 from tests.builders import portal_rows
 from tests.night import NOON, Bench, local_bench, made_once, portal_csv
+from tests.operations.test_delivery import Killed, Mortal
 from tests.operations.test_erasure import cleaner
 
 PREFIX = acknowledgements("bank")
@@ -265,33 +271,63 @@ def test_the_files_are_copied_to_where_the_issuer_takes_them_and_the_mark_comes_
     assert told.record == Acknowledgement.model_validate_json(mark)
 
 
-def test_what_a_killed_process_did_not_copy_the_next_command_copies(tmp_path: Path) -> None:
-    bench = submitted(tmp_path)
-    [told] = acknowledge(bench.context)  # to nowhere, as if it had died before it copied
-    (tmp_path / "store" / PREFIX / told.record.folder / "done.json").unlink()
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("writes", range(4))  # three files and done.json
+def test_what_a_killed_process_did_not_tell_the_next_command_tells_once(
+    tmp_path: Path, database: Database, writes: int, late: bool
+) -> None:
+    bench = replace(submitted(tmp_path), database=database)
+    mortal = Mortal(bench.store, writes, late=late)
+    with pytest.raises(Killed):
+        acknowledge(placed(replace(bench, store=cast(Any, mortal)), tmp_path / "inbox"))
 
     acknowledge(placed(bench, tmp_path / "inbox"))
 
-    assert (tmp_path / "inbox" / told.record.folder / "done.json").is_file()
-    assert (tmp_path / "store" / PREFIX / told.record.folder / "done.json").is_file()
+    is_whole = (writes, late) > (2, False)
+    taken = list((tmp_path / "inbox").glob("*/done.json"))
+    assert [1 if is_whole else 2] == [int(path.parent.name[:6]) for path in taken]
+    assert 1 == len([key for key in bench.snapshot() if key.endswith("done.json")])
+    assert ([], []) == (acknowledge(bench.context), to_finish(bench))
 
 
-def test_of_two_processes_one_tells_and_the_other_leaves_no_mark(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("writes", [0, 1])  # made and done
+def test_a_process_that_dies_at_a_transaction_leaves_what_the_next_command_goes_on_with(
+    tmp_path: Path, database: Database, writes: int, late: bool
 ) -> None:
-    bench = submitted(tmp_path)
+    bench = replace(submitted(tmp_path), database=database)
+    read_book(bench.adapters, "bank")
+    mortal = Mortal(database, writes, late=late)
+    with pytest.raises(Killed):
+        acknowledge(replace(bench, database=cast(Any, mortal)).context)
 
-    def lose(store: Any, prefix: str, number: int, record: Any) -> bool:
-        other = record.model_copy(update={"by": "another", "folder": "000001-00000000/"})
-        assert add_next(store, prefix, number, other)
-        return add_next(store, prefix, number, record)
+    acknowledge(placed(bench, tmp_path / "inbox"))
 
-    monkeypatch.setattr("flows.operations.acknowledgement.add_next", lose)
+    number = 2 if (writes, late) == (0, True) else 1
+    taken = list((tmp_path / "inbox").glob("*/done.json"))
+    assert [number] == [int(path.parent.name[:6]) for path in taken]
+    assert [] == acknowledge(bench.context)
+
+
+def test_of_two_processes_one_tells_and_the_other_writes_nothing(
+    tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = replace(submitted(tmp_path), database=database)
+    contents = acknowledgement._contents
+
+    def meanwhile(*given: Any) -> Any:
+        with monkeypatch.context() as alone:
+            alone.setattr(acknowledgement, "_contents", contents)
+            acknowledge(bench.context)
+        return contents(*given)
+
+    monkeypatch.setattr(acknowledgement, "_contents", meanwhile)
 
     with pytest.raises(AcknowledgedMeanwhileError):
         acknowledge(bench.context)
 
-    assert not [key for key in bench.snapshot() if key.endswith("done.json")]
+    assert 1 == len([key for key in bench.snapshot() if key.endswith("done.json")])
+    assert 1 == len(entries(bench.adapters, "bank", JOURNAL.c.what == "acknowledgement made"))
 
 
 def test_a_dry_run_says_what_would_be_told_and_writes_nothing(tmp_path: Path) -> None:
@@ -322,7 +358,7 @@ def test_a_receipt_that_names_all_files_confirms_it_and_those_before(
     (folder / "received").write_text("\n".join(digests))
     wholly = take_receipts(context)
 
-    late = first_unconfirmed(bench.store, "bank", timedelta(0), NOON + timedelta(days=9))
+    late = first_unconfirmed(bench.adapters, "bank", timedelta(0), NOON + timedelta(days=9))
     assert (0, 2, None) == (partly, wholly, late)
 
 
@@ -366,7 +402,8 @@ def test_old_files_that_name_rows_are_purged_and_the_record_of_them_stays(tmp_pa
     purge(old.context, cleaner(bench))
 
     left = {key.removeprefix(PREFIX) for key in bench.snapshot() if key.startswith(PREFIX)}
-    assert {"000001.json", f"{told.record.folder}done.json"} == left
+    assert {f"{told.record.folder}done.json"} == left
+    assert handed(bench.adapters, acknowledgements_to("bank"), 1) is not None
 
 
 def test_a_forgotten_cardholder_is_in_no_file_that_told_of_them(tmp_path: Path) -> None:
@@ -375,30 +412,32 @@ def test_a_forgotten_cardholder_is_in_no_file_that_told_of_them(tmp_path: Path) 
     bench.ingest()
     [told] = acknowledge(bench.context)
 
-    killed = f"{PREFIX}000002-0a1b2c3d/acknowledgement.csv"  # without a record
-    bench.store.create(killed, files_of(bench, told)["acknowledgement.csv"])
+    lost = f"{PREFIX}000002-0a1b2c3d/acknowledgement.csv"  # of a database that was lost
+    bench.store.create(lost, files_of(bench, told)["acknowledgement.csv"])
 
     erase(bench.context, cleaner(bench), OfRows(told.record.run, [4]), "asked for it")
 
     texts = [text for key, text in bench.snapshot().items() if key.startswith(PREFIX)]
-    assert (2, []) == (len(texts), [text for text in texts if b"C-3" in text])
+    assert (1, []) == (len(texts), [text for text in texts if b"C-3" in text])
+
+
+def to_finish(bench: Bench) -> list[str]:
+    """Return the commands that finish an acknowledgement, as the worklist has them."""
+    work = reconcile_runs(bench.context)["worklist"]
+    return [line["first"] for line in work if line["kind"] == "acknowledgements to finish"]
 
 
 def test_an_acknowledgement_without_its_mark_is_a_line_of_the_worklist_until_it_has_it(
     tmp_path: Path,
 ) -> None:
     bench = submitted(tmp_path)
-    [told] = acknowledge(bench.context)
-    (tmp_path / "store" / f"{PREFIX}{told.record.folder}done.json").unlink()
+    with pytest.raises(Killed):
+        acknowledge(replace(bench, store=cast(Any, Mortal(bench.store, 3))).context)
 
-    def to_finish() -> list[str]:
-        work = reconcile_runs(bench.context)["worklist"]
-        return [line["first"] for line in work if line["kind"] == "acknowledgements to finish"]
-
-    lacking = to_finish()
+    lacking = to_finish(bench)
     acknowledge(bench.context)
 
-    assert (["cardlink acknowledge bank"], []) == (lacking, to_finish())
+    assert (["cardlink acknowledge bank"], []) == (lacking, to_finish(bench))
 
 
 def test_a_late_receipt_is_a_line_of_the_worklist_with_the_number_to_confirm(
@@ -493,31 +532,12 @@ def test_the_balance_has_the_rows_that_the_issuer_was_told_of(tmp_path: Path) ->
     assert (5, 5) == lines["rows acknowledged = rows read"]
 
 
-def test_rows_told_are_carried_on_so_that_earlier_records_are_not_read_again(
-    tmp_path: Path,
-) -> None:
+def test_the_rows_that_were_told_last_of_a_run_count(tmp_path: Path) -> None:
     bench = submitted(tmp_path)
+    before = rows_told(bench.adapters, "bank", "bank-20261120-00000000")
     [told] = acknowledge(bench.context)
     bench.answer()
     bench.ingest()
     acknowledge(bench.context)
-    bench.store.replace(f"{PREFIX}000001.json", [b"cannot be read"])
 
-    known = rows_told(bench.store, "bank")
-
-    assert (2, {told.record.run: 5}) == (known.until, known.rows)
-
-
-@pytest.mark.parametrize(
-    "kept",
-    [b"", b"{}", b"nonsense", b'{"until":7,"folder":"7/","rows":{"bank-20261120-00000000":1}}'],
-    ids=["empty", "nothing", "damaged", "of another store"],
-)
-def test_rows_told_are_counted_anew_where_what_was_kept_does_not_fit(
-    tmp_path: Path, kept: bytes
-) -> None:
-    bench = submitted(tmp_path)
-    [told] = acknowledge(bench.context)
-    bench.store.replace("bank/book/acknowledged.json", [kept])
-
-    assert {told.record.run: 5} == rows_told(bench.store, "bank").rows
+    assert (None, 5) == (before, rows_told(bench.adapters, "bank", told.record.run))

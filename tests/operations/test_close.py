@@ -36,7 +36,7 @@ from flows.steps import Step
 from schemas.breaks import break_of
 from schemas.expressions import PUBLISHED
 from schemas.records import Closing
-from tests.night import NOON, Bench, local_bench, made_once
+from tests.night import NOON, Bench, forget_results, local_bench, made_once
 from tests.storms import FailingStore
 
 WHY = "the partner lost them and says so"
@@ -118,10 +118,7 @@ def test_a_closed_break_that_grows_is_open_again_and_one_that_shrinks_stays_clos
 
     def answered(lines: int) -> str:
         first.write_bytes(b"".join(whole[:lines]))
-        for kept in (tmp_path / "store" / keys_of(run).outcomes).iterdir():
-            kept.unlink()
-        for marker in (tmp_path / "store" / "bank" / "ingested").iterdir():
-            marker.unlink()
+        forget_results(bench.database)
         ingest(bench.context)
         return str(summary(bench, run)["verdict"])
 

@@ -7,44 +7,48 @@ from datetime import date
 import polars as pl
 import pytest
 
-from flows.book.deliveries import CHANGE, Deliveries, KnownDelivery
-from flows.operations import delivered_so_far as module
-from flows.runs.delivered import CONFIRMED, delivery_folder
-from flows.runs.identity import canonical
+from flows.book.deliveries import CHANGE
+from flows.book.stored_book import insert_rows
+from flows.operations.delivered_so_far import confirm, delivered_so_far
+from flows.operations.handing_over import Receipts
+from flows.runs.delivered import line_of
+from flows.runs.handovers import DONE, make, note
+from flows.runs.journal import Act, enter
 from flows.runs.store import StoreBusyError
-from schemas.handover import DEFAULT
-from schemas.records import Confirmed
+from schemas.database import DELIVERY_CHANGE
+from schemas.handover import DEFAULT, PLAIN
+from schemas.records import Delivery
 from tests.memory import MemoryStore
 from tests.memory_bench import memory_bench
-from tests.night import NOON
+from tests.night import BANK, NOON
 from tests.storms import FailingStore
 
+COUNTS = dict.fromkeys(("new", "replaced", "withdrawn", "living"), 0)
 
-def test_what_a_superseded_delivery_added_and_its_successor_does_not_know_may_be_there(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+
+def test_what_a_superseded_delivery_added_and_its_successor_does_not_know_may_be_there() -> None:
     bench = memory_bench()
-    links = [(1, "b"), (2, "a"), (3, "c")]
-    rows = [
-        {"receiver": DEFAULT, "delivery": number, "cuid": cuid, "link": number, "change": "new"}
-        | {"until": date(2027, 1, 20)}
-        for number, cuid in links
-    ]
-    after = {1: 0, 2: 0, 3: 2}
-    deliveries = [
-        KnownDelivery(receiver=DEFAULT, number=number, objects="", after=after[number])
-        for number, _ in links
-    ]
-    known = Deliveries({each.id: each for each in deliveries}, pl.DataFrame(rows, CHANGE))
-    monkeypatch.setattr(module, "last_delivery", lambda *_: (3, None))
-    monkeypatch.setattr(module, "with_chain", lambda *given: given[-1])
-    confirmed = Confirmed(at=NOON, by="ann", reason="receipt")
-    bench.store.create(delivery_folder("bank", 2, DEFAULT) + CONFIRMED, canonical(confirmed))
+    line = line_of(BANK, DEFAULT)
+    made = [(1, 0, "b"), (2, 0, "a"), (3, 2, "c")]
+    link = {"receiver": DEFAULT, "change": "new", "until": date(2027, 1, 20)}
 
-    books = module.delivered_so_far(bench.context, DEFAULT, known)
+    def work(act: Act) -> None:
+        for number, after, cuid in made:
+            record = Delivery(at=NOON, by="ann", files={}, after=after, **COUNTS)
+            assert make(act, line, number, record, tries=0)
+            row = pl.DataFrame([{**link, "delivery": number, "cuid": cuid, "link": number}], CHANGE)
+            rows = row.drop("at").with_row_index("place")
+            insert_rows(act.connection, DELIVERY_CHANGE, BANK, rows)
+
+    enter(bench.adapters, BANK, "delivery made", work)
+    for number, *_ in made:
+        note(bench.adapters, line, number, DONE)
+    confirm(bench.context, 2, "receipt")
+
+    books = delivered_so_far(bench.context, DEFAULT)
 
     frames = (books.delivered, books.unconfirmed, books.later)
-    assert (3, 2) == (books.newest, books.base)
+    assert (3, 2) == (books.last.number if books.last else 0, books.base)
     assert [["a"], ["a", "b", "c"], ["c"]] == [sorted(frame["cuid"]) for frame in frames]
 
 
@@ -52,11 +56,11 @@ def test_a_place_of_receipts_that_cannot_be_read_has_none_and_a_store_that_canno
     None
 ):
     busy = FailingStore(MemoryStore(), lambda *_: StoreBusyError(place="x", code="503"))
-    receipts = object.__new__(module._Receipts)
-    receipts._issuer, receipts._receiver = "bank", DEFAULT
-    receipts._store, receipts._place = MemoryStore(), busy
+    bench = memory_bench()
+    away = Receipts(bench.context._replace(place_of=lambda _: busy), PLAIN)
+    adapters = bench.adapters._replace(store=busy)
+    broken = Receipts(bench.context._replace(adapters=adapters), PLAIN)
 
-    assert receipts.digests(1) is None
-    receipts._store = busy
+    assert away._digests("own", "elsewhere") is None
     with pytest.raises(StoreBusyError):
-        receipts.digests(1)
+        broken._digests("own", "elsewhere")

@@ -7,27 +7,35 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from functools import cache
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
-from typing import Any
+from typing import Any, cast
 
 import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sqlalchemy import select
 
 from flows.adapters.local import LocalStore
 from flows.adapters.s3 import S3Store
 from flows.book import upkeep
 from flows.book.served import served_cards
 from flows.book.standing import SERVED
+from flows.database.connection import Database
 from flows.operations.break_decisions import close_break
 from flows.operations.delivered_so_far import confirm
-from flows.operations.delivery import Delivered, DeliveredMeanwhileError, deliver
+from flows.operations.delivery import (
+    Delivered,
+    DeliveredMeanwhileError,
+    deliver,
+    links_now,
+)
 from flows.operations.giving_up import Which, give_up
 from flows.partner_api.link_requests import Terms
 from flows.partner_api.linking import link_row, link_typed
@@ -36,12 +44,15 @@ from flows.reports.survey import survey
 from flows.reports.work_kinds import TO_DELIVER
 from flows.runs.adapters import NoReasonError
 from flows.runs.context import overlaid
-from flows.runs.delivered import delivery_folder
+from flows.runs.delivered import delivery_folder, line_of
 from flows.runs.errors import NotFoundError
+from flows.runs.handovers import Handed, handed
 from flows.runs.keys import deliveries
 from schemas.breaks import CONFLICTING_RESULT, LINK
+from schemas.database import METADATA
 from schemas.handover import DEFAULT
 from schemas.portal import PAN
+from schemas.records import Delivery
 from schemas.settings import LinkSettings
 from tests import servers
 from tests.builders import quick, share_of
@@ -93,6 +104,13 @@ def lines(bench: Bench, number: int, name: str = "links.csv") -> list[tuple[str,
     ]
 
 
+def delivery_of(bench: Bench, number: int) -> Handed[Delivery]:
+    """Return what the database has of a delivery."""
+    known = handed(bench.adapters, line_of(BANK, DEFAULT), number)
+    assert known is not None
+    return known
+
+
 def delivered(bench: Bench, number: int) -> list[tuple[str, ...]]:
     """Deliver, confirm and return the rows of that delivery."""
     assert number == deliver(bench.context).number
@@ -111,8 +129,8 @@ def test_a_delivery_has_each_link_once_and_the_next_one_only_what_changed(tmp_pa
     assert [("a", "new", "no other link"), ("b", "new", "no other link")] == first
     assert [("c", "new", "no other link")] == second
     assert Delivered() == deliver(bench.context)
-    # links.csv, links.parquet, confirmed.json
-    assert 4 == len(list(bench.store.keys(delivery_folder(BANK, 1)))) + 1
+    # links.csv, links.parquet
+    assert 2 == len(list(bench.store.keys(delivery_folder(BANK, 1))))
 
 
 @pytest.mark.slow
@@ -284,7 +302,9 @@ def test_a_receipt_with_the_digests_confirms_and_one_with_others_does_not(tmp_pa
 
     assert (1, (f"{place}received",)) == (half.number, half.doubts)
     assert Delivered() == whole
-    assert b"receipt of the receiving side" in bench.content(f"{place}confirmed.json")
+    confirmed = delivery_of(bench, 1).confirmed
+    assert confirmed is not None
+    assert "receipt of the receiving side" == confirmed.reason
 
 
 def test_a_delivery_is_confirmed_once_and_only_with_a_reason(tmp_path: Path) -> None:
@@ -315,17 +335,24 @@ def test_a_delivery_that_is_not_there_is_named_with_its_receiver(
     assert look == str(caught.value.fields["command"])
 
 
-def test_no_record_of_a_delivery_holds_a_url(tmp_path: Path) -> None:
+def test_no_row_of_a_delivery_has_a_url_and_the_journal_nobody_who_was_delivered_a_link(
+    tmp_path: Path,
+) -> None:
     bench, _ = bench_of(tmp_path)
     answer(bench, linked(1, "a"))
 
     delivered(bench, 1)
 
-    records = [
-        entry.key for entry in bench.store.keys(deliveries(BANK)) if entry.key.endswith(".json")
-    ]
-    assert 2 == len(records)
-    assert not any(b"links.example.com" in bench.content(key) for key in records)
+    with bench.database.snapshot() as connection:
+        rows = {
+            table.name: str(connection.execute(select(table)).all())
+            for table in METADATA.sorted_tables
+        }
+    assert "c-1" in rows["delivery_change"]
+    assert "delivery confirmed" in rows["journal"]
+    assert "c-1" not in rows["journal"]
+    with_url = [name for name, text in rows.items() if "links.example.com" in text]
+    assert ["answer"] == with_url  # as the result file said it
 
 
 class Killed(BaseException):
@@ -333,60 +360,84 @@ class Killed(BaseException):
 
 
 class Mortal:
-    """A store whose process dies right before a given create."""
+    """A store or a database whose process dies right before or after one of its writes."""
 
-    def __init__(self, store: Any, creates: int) -> None:
-        self._store, self._left = store, creates
+    def __init__(self, alive: Any, writes: int, *, late: bool = False) -> None:
+        self._alive, self._left, self._late = alive, writes, late
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
+        return getattr(self._alive, name)
 
     def create(self, key: str, data: bytes) -> bool:
-        if not self._left:
-            raise Killed
+        return bool(self._written(lambda: self._alive.create(key, data)))
+
+    def act(self, issuer: str, work: Any) -> Any:
+        return self._written(lambda: self._alive.act(issuer, work))
+
+    def _written(self, write: Callable[[], Any]) -> Any:
         self._left -= 1
-        return bool(self._store.create(key, data))
+        if self._left < 0 and not self._late:
+            raise Killed
+        result = write()
+        if self._left < 0:
+            raise Killed
+        return result
 
 
-@pytest.mark.parametrize("creates", quick(2, [1, 3, 0, 2]))
-def test_a_killed_delivery_is_finished_by_the_same_command(tmp_path: Path, creates: int) -> None:
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("writes", [0, 1])  # made and done; links.parquet and links.csv
+@pytest.mark.parametrize("part", ["store", "database"])
+def test_a_killed_delivery_is_finished_by_the_same_command(
+    tmp_path: Path, database: Database, part: str, writes: int, late: bool
+) -> None:
     bench, _ = bench_of(tmp_path)
+    bench.database = database
     answer(bench, linked(1, "a"))
     expected = deliver(overlaid(bench.context))
+    mortal: Any = {part: Mortal(getattr(bench, part), writes, late=late)}
 
     with pytest.raises(Killed):
-        deliver(
-            _with(
-                bench, Mortal(bench.store, creates) if creates < 3 else Killing(bench.store)
-            ).context
-        )
+        deliver(replace(bench, **mortal).context, now=links_now(bench.context))
     done = deliver(bench.context)
 
     assert expected.record is not None
     assert done.record is not None
-    assert (expected.number, expected.record.files) == (done.number, done.record.files)
+    assert (1, expected.record.files) == (done.number, done.record.files)
     assert [("a", "new", "no other link")] == lines(bench, 1)
+    assert delivery_of(bench, 1).is_done
     assert not any(bench.store.keys(f"{deliveries(BANK)}000002"))
+    delivered(bench, 1)
+    assert Delivered() == deliver(bench.context)
 
 
-class Killing(Mortal):
-    """A store whose process dies after its last create."""
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("writes", [0, 1])
+@pytest.mark.parametrize("part", ["store", "database"])
+def test_of_a_killed_delivery_what_may_have_been_taken_is_withdrawn_and_nothing_else(
+    tmp_path: Path, database: Database, part: str, writes: int, late: bool
+) -> None:
+    bench, _ = bench_of(tmp_path)
+    bench.database = database
+    answer(bench, linked(1, "a"))
+    mortal: Any = {part: Mortal(getattr(bench, part), writes, late=late)}
+    with pytest.raises(Killed):
+        deliver(replace(bench, **mortal).context, now=links_now(bench.context))
+    was_written = any(bench.store.keys(deliveries(BANK)))
 
-    def __init__(self, store: Any) -> None:
-        super().__init__(store, 3)
+    answer(bench, linked(1, "a2"), linked(2, "b"))
+    done = deliver(bench.context)
+    confirm(bench.context, done.number, "receipt")
 
-    def create(self, key: str, data: bytes) -> bool:
-        super().create(key, data)
-        if not self._left:
-            raise Killed
-        return True
+    withdrawn = [("a", "withdrawn", "contradicted")] * was_written
+    assert [*withdrawn, ("b", "new", "no other link")] == lines(bench, done.number)
+    assert Delivered() == deliver(bench.context)
 
 
 def test_a_killed_delivery_whose_links_have_changed_is_superseded(tmp_path: Path) -> None:
     bench, _ = bench_of(tmp_path)
     answer(bench, linked(1, "a"))
     with pytest.raises(Killed):
-        deliver(_with(bench, Mortal(bench.store, 2)).context)
+        deliver(replace(bench, store=cast(Any, Mortal(bench.store, 1))).context)
 
     answer(bench, linked(1, "a2"), linked(2, "b"))
     with pytest.raises(NotFoundError):
@@ -410,7 +461,11 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
     return _with(bench, store)
 
 
-def test_of_two_processes_at_once_one_delivers_and_the_other_is_told(place: Bench) -> None:
+def test_of_two_processes_at_once_one_delivers_and_the_other_is_told(
+    place: Bench, database: Database
+) -> None:
+    place.database = database
+
     def once(_: int) -> object:
         try:
             return deliver(place.context).number

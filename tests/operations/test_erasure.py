@@ -39,7 +39,7 @@ from flows.reports.across import reconcile_runs
 from flows.runs.erased import unfinished_erasures
 from flows.runs.keys import CLEANED
 from flows.runs.single_links import prompted_singles
-from schemas.database import DERIVED
+from schemas.database import JOURNAL, METADATA
 from schemas.portal import CITY, CUID
 from tests.builders import portal_rows, quick
 from tests.memory import MemoryStore
@@ -467,7 +467,7 @@ def test_the_database_has_no_row_of_who_is_forgotten(
     def tables_with(cuid: str) -> list[str]:
         read_book(bench.context.adapters, BANK).cards(DAY)
         with bench.database.snapshot() as connection:
-            named = [table for table in DERIVED if "cuid" in table.c]
+            named = [table for table in METADATA.sorted_tables if "cuid" in table.c]
             rows = {table.name: connection.execute(select(table.c.cuid)) for table in named}
             return [name for name, cuids in rows.items() if cuid in cuids.scalars().all()]
 
@@ -478,3 +478,10 @@ def test_the_database_has_no_row_of_who_is_forgotten(
     assert ["attempt", "delivery_change", "ledger_row"] == sorted(before)
     assert ["delivery_change"] == tables_with(GONE)
     assert "attempt" in tables_with(OTHERS[0])
+    number = deliver(bench.context).number
+    confirm(bench.context, number, "received")
+    purge(bench.context, cleaner(first))
+    assert [] == tables_with(GONE)
+    assert "delivery_change" in tables_with(OTHERS[0])
+    with bench.database.snapshot() as connection:
+        assert GONE not in str(connection.execute(select(JOURNAL)).all())

@@ -10,13 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from flows.reports.ingestion import ListedLateError
 from flows.reports.verdicts import OUT_OF_BALANCE
 from flows.runs.keys import results
-from flows.runs.store import Store
 from tests.builders import quick
 from tests.night import Bench, local_bench, made_once, uncommit
-from tests.storms import FailingStore, LateStore
+from tests.storms import FailingStore
 
 REPORTS = ("links.csv", "errors.csv", "rejects.csv", "chunks.csv")
 
@@ -142,21 +140,6 @@ def test_an_ingest_that_ends_while_another_reports_is_in_the_report(
     assert late
     assert truth == without_digests(reports(bench, run))
     assert 0 == bench.ingest().files
-
-
-def test_a_result_that_is_not_listed_yet_is_not_marked_and_comes_with_the_next_ingest(
-    tmp_path: Path, truth: dict[str, bytes]
-) -> None:
-    bench, run, answers = answered(tmp_path)
-    drop(bench, answers)
-    store: Store = LateStore(bench.store)
-
-    with pytest.raises(ListedLateError):
-        replace(bench, store=store).ingest()
-
-    assert [] == [key for key in bench.snapshot() if "/ingested/" in key]
-    assert 3 == bench.ingest().files
-    assert truth == without_digests(reports(bench, run))
 
 
 def test_a_result_for_a_run_nobody_knows_is_kept_and_told_once(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ the last, by the functions that hold them and a few values in memory.
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -22,11 +23,13 @@ from flows.operations.audit import _Purges
 from flows.operations.due_acknowledgements import Due, _of_dismissed
 from flows.operations.extract_alerts import _came_by, _is_due
 from flows.runs.chunks import OutboxChunk
-from flows.runs.documents import read_document
+from flows.runs.handovers import DONE, make, note
 from flows.runs.identity import canonical
+from flows.runs.journal import enter
 from flows.runs.keys import keys_of
 from flows.runs.run_status import Refusal
 from flows.runs.store import Entry
+from flows.runs.told import acknowledgements_to
 from flows.submissions.extract_states import ExtractState
 from schemas.acknowledgement import REFUSED
 from schemas.manifest import ManifestChunk
@@ -68,23 +71,30 @@ def test_of_two_cards_that_look_the_same_the_worse_one_is_told(order: int) -> No
     assert [NAMES.categories[0]] == told["standing"].to_list()
 
 
-def test_the_newest_receipt_is_recorded_and_the_first_record_of_it_stays(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    context = memory_bench().context
-    monkeypatch.setattr(acknowledgement, "records", lambda *_: iter(["one", "two", "three"]))
-    monkeypatch.setattr(acknowledgement, "_is_receipted", lambda _, which: which != "three")
-    monkeypatch.setattr(acknowledgement, "read_document", read_unless_acknowledgement)
+def test_the_newest_receipt_is_taken_and_its_first_reason_stays() -> None:
+    bench = memory_bench(acknowledgement={})
+    line = acknowledgements_to(BANK)
+    facts: dict[str, Any] = {"run": "", "extract": "x", "sha256": "", "status": "PEND", "rows": {}}
+    for number in (1, 2, 3):
+        files = {"x.json": f"{number}" * 64}
+        folder = f"00000{number}-00000000/"
+        record = Acknowledgement(at=NOON, by="anna", files=files, folder=folder, **facts)
+        values: Any = {
+            "line": line,
+            "number": number,
+            "record": record,
+            "subject": "x",
+            "says": None,
+        }
+        enter(bench.adapters, BANK, "made", partial(make, **values))
+        note(bench.adapters, line, number, DONE)
+        receipt = files["x.json"].replace("3", "4").encode()
+        bench.store.create(f"{BANK}/acknowledgements/{folder}received", receipt)
 
-    numbers = [acknowledgement.take_receipts(context)]
-    reasons = [acknowledgement.confirm(context, 2, "another").reason]
+    numbers = [acknowledgement.take_receipts(bench.context)]
+    reasons = [acknowledgement.confirm(bench.context, 2, "another").reason]
 
     assert ([2], ["receipt of the issuer"]) == (numbers, reasons)
-
-
-def read_unless_acknowledgement(store: MemoryStore, key: str, kind: Any) -> Any:
-    """Read a document, of acknowledgements only that they are there."""
-    return "there" if kind is Acknowledgement else read_document(store, key, kind)
 
 
 def test_the_issuer_is_not_told_of_what_was_known_before_a_moment(

@@ -5,7 +5,6 @@ itself and its neighbours, the first and the last, as in `test_neighbours.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from datetime import date, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
@@ -27,23 +26,22 @@ from flows.operations import (
     summaries,
 )
 from flows.operations.delivered_so_far import confirm
-from flows.operations.delivery_handover import FIRST_WAIT, LONGEST_WAIT, _note
+from flows.operations.delivery_handover import FIRST_WAIT, LONGEST_WAIT
 from flows.operations.due_acknowledgements import _last_event
 from flows.operations.giving_up import Which, _of_reasons
 from flows.reports.reconciled import Findings
 from flows.runs.chunks import OutboxChunk
 from flows.runs.context import Answer
-from flows.runs.delivered import DeliveryId, delivery_folder, delivery_key, trouble_of
-from flows.runs.errors import NotFoundError
+from flows.runs.delivered import HandoverTrouble, delivery_folder, line_of
 from flows.runs.events import ANSWERED
-from flows.runs.identity import canonical
+from flows.runs.handovers import DONE, Handed, make, note
+from flows.runs.journal import enter
 from flows.runs.store import Entry
 from flows.runs.stored_run import StoredRun
 from schemas.manifest import LedgerPart, ManifestChunk
 from schemas.records import (
     Attribution,
     Delivery,
-    HandoverTrouble,
     RewrittenPart,
 )
 from tests.memory import MemoryStore
@@ -70,20 +68,22 @@ def test_a_run_that_was_never_committed_is_as_old_as_its_newest_object() -> None
     assert NOON + SECOND == state.since
 
 
-def test_a_report_is_stale_once_a_result_is_newer_and_where_it_lists_not_all_breaks() -> None:
-    keys = SimpleNamespace(report=str, outcomes="o/")
-    run = cast(Any, SimpleNamespace(keys=keys, single_link_attempts=[]))
-
-    def reasons(more: int, last_is_notice: bool, written: datetime) -> list[str]:
+def test_a_report_is_stale_once_it_is_behind_and_where_it_lists_not_all_breaks() -> None:
+    def reasons(*, behind: bool, more: int = 0, last_is_notice: bool = True) -> list[str]:
+        outcomes = SimpleNamespace(state={"results": 1 + behind, "ingest": 7})
+        run = cast(Any, SimpleNamespace(single_link_attempts=[], outcomes=outcomes))
         breaks = [{"notice": False}, {"notice": last_is_notice}]
-        entries = [*ENTRIES[:1], Entry("summary.json", 1, written, "")]
-        summary = {"more_breaks": more, "breaks": breaks}
-        return list(retention._stale_report_reasons(run, entries, summary))
+        recorded = {"closed": 0, "results": 1, "ingest": 7}
+        summary = {"more_breaks": more, "breaks": breaks, "open": {"recorded": recorded}}
+        return list(retention._stale_report_reasons(run, summary))
 
-    newer = [bool(reasons(0, True, moment)) for moment in MOMENTS]
-    unlisted = [bool(reasons(*which, NOON)) for which in ((0, False), (1, True), (1, False))]
+    newer = [bool(reasons(behind=behind)) for behind in (True, False)]
+    unlisted = [
+        bool(reasons(behind=False, more=more, last_is_notice=notice))
+        for more, notice in ((0, False), (1, True), (1, False))
+    ]
 
-    assert ([True, False, False], [False, False, True]) == (newer, unlisted)
+    assert ([True, False], [False, False, True]) == (newer, unlisted)
 
 
 def test_a_summary_is_of_the_last_answer_and_of_the_last_thing_known_of_a_run() -> None:
@@ -105,11 +105,18 @@ def test_a_summary_is_of_the_last_answer_and_of_the_last_thing_known_of_a_run() 
 def test_the_links_of_a_committed_run_keep_its_ledger_until_the_last_of_them_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    keys = SimpleNamespace(manifest="m", report=str, outcomes="o/")
+    keys = SimpleNamespace(manifest="m", report=str)
     entries = [Entry(key, 1, NOON, "") for key in ("m", "summary.json")]
-    summary = {"more_breaks": 0, "breaks": []}
-    run = SimpleNamespace(outbox=[], keys=keys, events=list, summary=summary, closed_breaks=())
-    run.single_link_attempts = []
+    summary = {"more_breaks": 0, "breaks": [], "open": {"recorded": {}}}
+    run = SimpleNamespace(
+        outbox=[],
+        keys=keys,
+        events=list,
+        summary=summary,
+        closed_breaks=(),
+        outcomes=SimpleNamespace(state={}),
+        single_link_attempts=[],
+    )
     monkeypatch.setattr(retention, "_awaiting_rows", lambda _: {})
     monkeypatch.setattr(retention, "_open_breaks", lambda *_: [])
     monkeypatch.setattr(retention, "_links_until", lambda *_: iter(NEIGHBOURS[::-1]))
@@ -174,28 +181,36 @@ def test_of_many_rows_that_come_out_otherwise_the_first_are_named() -> None:
 # --------------------------------------------------------------------------------------------------
 
 
-def test_a_receiver_is_tried_again_from_the_moment_on_that_was_noted(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    noted = {"number": 1, "since": NOON, "last": NOON, "tries": 1, "problem": "away"}
-    trouble = HandoverTrouble(**noted, not_before=NOON)
-    monkeypatch.setattr(delivery_handover, "trouble_of", lambda *_: trouble)
-
-    told = [
-        delivery_handover.hand_over(receiving(moment).context, "core", at_once=False)
-        for moment in MOMENTS
-    ]
-
-    assert ["away", "", ""] == told
+def delivered(bench: MemoryBench, receiver: str = "core", **columns: Any) -> Handed[Delivery]:
+    """Make a delivery that is complete; `columns`: what else its row has."""
+    line = line_of(BANK, receiver)
+    counts = dict.fromkeys(("after", "new", "replaced", "withdrawn", "living"), 0)
+    files = {"links.csv": "1", "links.json": "2"}
+    record = Delivery(at=NOON - timedelta(hours=24), by="anna", files=files, **counts)
+    values = {"tries": 0, **columns}
+    enter(bench.adapters, BANK, "made", lambda act: make(act, line, 1, record, **values))
+    return note(bench.adapters, line, 1, DONE)
 
 
-def test_a_receipt_is_late_from_the_end_of_its_hours_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    last = (1, SimpleNamespace(at=NOON - timedelta(hours=24)))
-    monkeypatch.setattr(delivery_handover, "last_delivery", lambda *_: last)
+def test_a_receiver_is_tried_again_from_the_moment_on_that_was_noted() -> None:
+    trouble = HandoverTrouble(1, "away", NOON, NOON, not_before=NOON)
+    problems = []
+    for moment in MOMENTS:
+        bench = receiving(moment)
+        delivered(bench, **trouble._asdict())
+        problems.append(delivery_handover.hand_over(bench.context, "core", at_once=False))
 
-    late = [[*delivery_handover.late_receipts(receiving(moment).context)] for moment in MOMENTS]
+    assert ["away", "", ""] == problems
 
-    assert [0, 1, 1] == list(map(len, late))
+
+def test_a_receipt_is_late_from_the_end_of_its_hours_on() -> None:
+    late = []
+    for moment in MOMENTS:
+        bench = receiving(moment)
+        delivered(bench)
+        late.append(len([*delivery_handover.late_receipts(bench.context)]))
+
+    assert [0, 1, 1] == late
 
 
 def receiving(now: datetime) -> MemoryBench:
@@ -205,27 +220,25 @@ def receiving(now: datetime) -> MemoryBench:
 
 
 @pytest.mark.parametrize(("stored", "is_complete"), [("links.csv", False), ("links.json", True)])
-def test_a_delivery_is_complete_once_the_last_of_its_files_is_there(
+def test_a_delivery_is_handed_over_while_the_last_of_its_files_is_there(
     monkeypatch: pytest.MonkeyPatch, stored: str, is_complete: bool
 ) -> None:
     bench = memory_bench(deliveries={"default": {"prefect_event": True}})
-    files = {"links.csv": "1", "links.json": "2"}
-    facts = {"after": 0, "at": NOON, "by": "anna", "new": 1, "replaced": 0, "withdrawn": 0}
-    record = Delivery.model_validate({**facts, "living": 1, "files": files})
-    id_ = DeliveryId("default", 1)
-    bench.store.create(delivery_key(BANK, id_), canonical(record))
+    delivery = delivered(bench, "default")
     bench.store.create(delivery_folder(BANK, 1) + stored, b"x")
     posted = Answer(is_taken=False, problem="posted")
     monkeypatch.setattr(delivery_handover, "_notice", lambda *_: b"")
     monkeypatch.setattr(delivery_handover, "_announced", lambda *_: posted)
 
-    attempted = delivery_handover._attempt(bench.context, id_, record)
-    with nullcontext() if is_complete else pytest.raises(NotFoundError):
-        confirm(bench.context, 1, "they have it")
-        # the first record of it stays
-        assert "they have it" == confirm(bench.context, 1, "they said it again").reason
+    assert is_complete == (delivery_handover._attempt(bench.context, "default", delivery) is posted)
 
-    assert is_complete == (attempted is posted)
+
+def test_of_the_confirmations_of_a_delivery_the_first_stays() -> None:
+    bench = memory_bench()
+    delivered(bench, "default")
+
+    assert "they have it" == confirm(bench.context, 1, "they have it").reason
+    assert "they have it" == confirm(bench.context, 1, "they said it again").reason
 
 
 def test_a_card_that_is_given_up_stands_as_its_newest_issue(
@@ -294,16 +307,13 @@ def test_a_chunk_without_any_result_can_be_given_up_from_a_day_on(
 def test_a_receiver_is_tried_again_after_waits_that_double_up_to_the_longest(
     tries: int, wait: timedelta
 ) -> None:
-    context = memory_bench().context
-    earlier = HandoverTrouble(
-        number=1, since=NOON, last=NOON, tries=tries, problem="away", not_before=NOON
-    )
+    bench = memory_bench()
+    earlier = HandoverTrouble(tries, "away", NOON, NOON, NOON)
+    delivery = delivered(bench, "bank", **(earlier._asdict() if tries else {}))
 
-    _note(context, "bank", 1, Answer(is_taken=False, problem="away"), earlier if tries else None)
+    kept = delivery_handover._failed(NOON, Answer(is_taken=False, problem="away"), delivery)
 
-    trouble = trouble_of(context.adapters.store, BANK, "bank")
-    assert trouble is not None
-    assert NOON + wait == trouble.not_before
+    assert NOON + wait == kept["not_before"]
 
 
 def test_the_cards_of_runs_before_a_day_are_given_up_and_not_those_of_the_day() -> None:

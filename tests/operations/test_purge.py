@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 
 from flows.analysis.export import export
+from flows.book.deliveries import read_changes, write_changes
 from flows.operations.alert_history import watch
 from flows.operations.history import history
 from flows.operations.link_changes import CHANGED
@@ -35,8 +36,11 @@ from flows.reports.rebuild import rebuild
 from flows.reports.verdicts import CLEAR
 from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
+from flows.runs.delivered import DeliveryId, all_deliveries, line_of
 from flows.runs.errors import AbandonedError, LedgerPurgedError
+from flows.runs.handovers import make
 from flows.runs.identity import canonical
+from flows.runs.journal import Act, enter
 from flows.runs.keys import keys_of
 from flows.runs.outbox import move, outboxes
 from flows.runs.single_links import prompted_singles
@@ -124,7 +128,7 @@ def test_a_purge_leaves_a_record_of_what_when_by_whom_and_by_which_setting(tmp_p
         ledger.setting,
     )
     assert ("balanced", 50) == (ledger.verdict, ledger.rows["linked"])
-    assert {"ledger", "outcomes", "report", "report/rows", "seals"} <= ledger.objects.keys()
+    assert {"ledger", "report", "report/rows", "seals"} <= ledger.objects.keys()
 
 
 @pytest.mark.parametrize("days", [0, WEEK, YEAR])
@@ -276,29 +280,36 @@ def test_a_late_result_of_a_purged_run_is_a_break_that_says_so(tmp_path: Path) -
     assert f"run {run} is purged). Leave the file" in done.breaks[0]
 
 
-def test_delivered_links_go_with_the_ledgers_term_and_the_records_of_the_deliveries_stay(
-    tmp_path: Path,
-) -> None:
+def test_delivered_links_go_with_the_ledgers_term_and_the_deliveries_stay(tmp_path: Path) -> None:
     bench = later(local_bench(tmp_path), 0)
-    links = {f"bank/deliveries/000001/links{end}" for end in (".csv", "-00002.csv", ".parquet")}
-    records = {
-        "bank/deliveries/000001.json",
-        "bank/deliveries/000001/confirmed.json",
-        "bank/deliveries/000001/received",
-    }
-    record = Delivery(
-        after=0, at=bench.now(), by="tester", files={}, new=0, replaced=0, withdrawn=0, living=0
-    )
-    bench.store.create("bank/deliveries/000001.json", canonical(record))
-    for key in links | records - {"bank/deliveries/000001.json"}:
+    folder = "bank/deliveries/000001/"
+    links = {f"{folder}links{end}" for end in (".csv", "-00002.csv", ".parquet")}
+    counts = dict.fromkeys(("after", "new", "replaced", "withdrawn", "living"), 0)
+    record = Delivery(at=bench.now(), by="tester", files={}, **counts)
+    changed = dict.fromkeys(CHANGED, None) | {"cuid": "c-1", "url": "x", "change": "new"}
+    changes = pl.DataFrame([changed], CHANGED)
+
+    def work(act: Act) -> None:
+        assert make(act, line_of("bank", "default"), 1, record, tries=0)
+        write_changes(act.connection, "bank", DeliveryId("default", 1), changes)
+
+    def delivered() -> list[tuple[bool, int]]:
+        with bench.database.snapshot() as connection:
+            rows = read_changes(connection, "bank").height
+        return [(id_.number == 1, rows) for id_ in all_deliveries(bench.adapters, "bank")]
+
+    enter(bench.adapters, "bank", "delivery made", work)
+    for key in links | {f"{folder}received"}:
         content = parquet(pl.DataFrame(schema=CHANGED)) if key.endswith(".parquet") else b"{}"
         bench.store.create(key, content)
 
     young = plan_purge(later(bench, 390).context, cleaner(bench))
+    before = delivered()
     due = purge(later(bench, YEAR).context, cleaner(bench))
 
     assert ((), links) == (young.lots, deleted(due))
-    assert records == {entry.key for entry in bench.store.keys("bank/deliveries/")}
+    assert {f"{folder}received"} == {entry.key for entry in bench.store.keys("bank/deliveries/")}
+    assert ([(True, 1)], [(True, 0)]) == (before, delivered())
 
 
 @pytest.mark.parametrize(

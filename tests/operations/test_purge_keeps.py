@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -23,11 +24,12 @@ from flows.runs.chunks import Move
 from flows.runs.claim import Lease
 from flows.runs.closings import add_closing
 from flows.runs.journal import enter
-from flows.runs.keys import keys_of
+from flows.runs.keys import keys_of, results
 from flows.runs.outbox import move
 from flows.runs.single_links import row_attempt
 from schemas.records import Closing, SingleAsked
 from tests.builders import quick, share_of
+from tests.memory import KilledError
 from tests.night import BANK, Bench, local_bench
 from tests.operations.retention import (
     SOURCES,
@@ -41,6 +43,7 @@ from tests.operations.retention import (
     sent,
 )
 from tests.singles import recorded
+from tests.storms import FailingStore
 
 
 def _short(bench: Bench, run: str) -> None:
@@ -82,8 +85,15 @@ def _unreported(bench: Bench, run: str) -> None:
 def _newer_results(bench: Bench, run: str) -> None:
     bench.answer()
     bench.ingest()
-    [first, *_] = [entry.key for entry in bench.store.keys(keys_of(run).outcomes)]
-    bench.store.replace(first, [bench.content(first)])
+    [first, *_] = bench.store.keys(results(BANK))
+    bench.drop_result(bench.content(first.key), "again.csv")
+
+    def kill(what: str, key: str) -> None:
+        if what in ("create", "replace") and "/report/" in key:
+            raise KilledError
+
+    with suppress(KilledError):
+        replace(bench, store=FailingStore(bench.store, kill)).ingest()
 
 
 def _asked_for_one(bench: Bench, run: str) -> None:

@@ -10,12 +10,13 @@ import hmac
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, cast
 
 import polars as pl
 import pytest
@@ -25,7 +26,7 @@ from flows.adapters.gpg_sealer import GpgSealer
 from flows.adapters.local import LocalStore
 from flows.adapters.webhook import Webhook, WebhookSecretError
 from flows.book.book import read_book
-from flows.book.deliveries import delivered_links
+from flows.book.deliveries import delivered_links, read_changes
 from flows.operations.alerts import current_alerts
 from flows.operations.break_decisions import close_break
 from flows.operations.delivered_so_far import confirm
@@ -49,10 +50,10 @@ from flows.operations.receivers import (
     without_table,
 )
 from flows.reports.across import reconcile_runs
-from flows.runs.chains import add_next
 from flows.runs.context import IssuerContext
-from flows.runs.delivered import chain_of, delivery_folder
+from flows.runs.delivered import delivery_folder, line_of
 from flows.runs.erased import NamedPeople
+from flows.runs.handovers import last_handed
 from schemas.breaks import CONFLICTING_RESULT, LINK
 from schemas.delivery import DeliveryEvent
 from schemas.handover import Receiver
@@ -60,7 +61,7 @@ from schemas.settings import FourEyes
 from tests import keys
 from tests.builders import quick
 from tests.night import BANK, NOON, Bench, issuer
-from tests.operations.test_delivery import answer, bench_of, linked
+from tests.operations.test_delivery import Killed, Mortal, answer, bench_of, linked
 from tests.operations.test_erasure import cleaner
 
 SECRET = "whsec_" + base64.b64encode(b"a secret of thirty-two bytes, ok").decode()
@@ -312,7 +313,9 @@ def test_a_receiver_that_is_down_for_two_nights_gets_everything_once_it_is_back(
     assert ["cardlink deliver bank down"] == [line["first"] for line in work]
     assert ["bank.down.000001", "bank.down.000002", "bank.down.000002"] == webhook.ids
     assert [] == [alert for alert in current_alerts(reached(bench)) if "links" in alert.kind]
-    assert b"" != bench.content(delivery_folder(BANK, 2, "down") + "taken.json")
+    last = last_handed(bench.adapters, line_of(BANK, "down"))
+    assert last is not None
+    assert (2, NOON + timedelta(days=2)) == (last.number, last.row["taken_at"])
 
 
 def worklist(bench: Bench) -> list[dict[str, Any]]:
@@ -355,20 +358,15 @@ def test_a_process_that_died_after_the_record_is_finished_by_the_next(tmp_path: 
     own = keys.sound()
     with_receivers(bench, one={"key_file": "one.asc", "fingerprint": own.fingerprint})
     answer(bench, *FIRST_ROWS)
-    whole = deliver(reached(bench), "one")
-    record = whole.record
-    assert record is not None
-    other, _ = bench_of(tmp_path / "other")
-    other.issuer = bench.issuer
-    answer(other, *FIRST_ROWS)
-    add_next(other.store, chain_of(BANK, "one"), 1, record)
+    with pytest.raises(Killed):
+        deliver(reached(replace(bench, store=cast(Any, Mortal(bench.store, 0)))), "one")
 
-    [outcome] = everybody(reached(other))
+    [outcome] = everybody(reached(bench))
 
     assert (1, False, "") == (outcome.delivered.number, outcome.delivered.fresh, outcome.problem)
     folder = delivery_folder(BANK, 1, "one")
     assert {"done.json", "links.csv.pgp", "links.parquet"} == {
-        entry.key.removeprefix(folder) for entry in other.store.keys(folder)
+        entry.key.removeprefix(folder) for entry in bench.store.keys(folder)
     }
 
 
@@ -413,7 +411,9 @@ def test_the_book_has_a_link_as_delivered_while_any_receiver_has_it(tmp_path: Pa
     with_receivers(bench, one={"retired": True}, two={})
     deliver(bench.context, "one")
 
-    changes = read_book(bench.context.adapters, BANK).stages.deliveries.changes
+    with bench.database.snapshot() as connection:
+        changes = read_changes(connection, BANK)
+    assert ["c-1", "c-2"] == sorted(read_book(bench.adapters, BANK).stages.delivered["cuid"])
     assert ["c-1", "c-2"] == sorted(delivered_links(changes)["cuid"])
     assert ["c-1", "c-2"] == sorted(delivered_links(changes.filter(receiver="two"))["cuid"])
     assert delivered_links(changes.filter(receiver="one")).is_empty()

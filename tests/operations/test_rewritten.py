@@ -15,7 +15,7 @@ from flows.runs.store import read
 from tests.memory import KilledError, MemoryStore
 from tests.night import BANK, edges
 
-KEY = "bank/runs/bank-20261120-00000000/outcomes/of-a-file.parquet"
+KEY = "bank/deliveries/000001/links.parquet"
 
 
 class Away(MemoryStore):

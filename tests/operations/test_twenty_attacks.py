@@ -54,13 +54,13 @@ ATTACKS = (
         "put a result that nobody ingested beside the others",
         "found",
         COVERS,
-        "test_results_that_nobody_ingested_cannot_be_put_beside_the_others",
+        "test_what_a_result_file_says_is_found_where_somebody_changed_it",
     ),
     Attack(
         "put back an earlier copy of what came of a result",
         "found",
         COVERS,
-        "test_an_earlier_copy_of_what_came_of_a_result_is_found",
+        "test_what_a_result_file_says_is_found_where_somebody_changed_it",
     ),
     Attack("remove results, claims or links", "found", COVERS, "test_what_was_removed_is_found"),
     Attack(

@@ -371,9 +371,10 @@ def test_the_newest_result_file_may_be_copied_for_a_while(
 ) -> None:
     newest = NOON - worklist.MAY_BE_COPIED + age
     files = [Entry(f"bank/results/{day}.csv", 1, day, "") for day in (NOON - 9 * OLD, newest)]
+    monkeypatch.setattr(worklist, "result_files", lambda *_: [])
     monkeypatch.setattr(worklist, "files_to_ingest", lambda *_: files)
 
-    notes = [each.note for each in worklist._unread_results(cast(Any, None), "bank", NOON)]
+    notes = [each.note for each in worklist._results(cast(Any, None), "bank", NOON)]
 
     assert [is_new] * 2 == list(map(bool, notes))
 

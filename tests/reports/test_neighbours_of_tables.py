@@ -15,7 +15,6 @@ import pytest
 
 from flows.reports import (
     across,
-    ingestion,
     link_forms,
     lists,
     programme,
@@ -28,7 +27,6 @@ from flows.reports import (
     worklist,
 )
 from flows.reports import work_kinds as kinds
-from flows.reports.ingestion import ListedLateError
 from flows.reports.open_items import (
     MISSING,
     PARTIAL,
@@ -46,7 +44,6 @@ from flows.runs.store import Entry
 from schemas.breaks import LAST4_MISMATCH, LINK_FORM, break_of
 from schemas.manifest import ManifestChunk
 from tests.facts import NOW, RUN, SENT, facts, manifest, total
-from tests.memory import MemoryStore
 from tests.memory_bench import memory_bench
 from tests.night import DAY, NOON, issuer
 
@@ -211,7 +208,10 @@ def test_links_that_depart_are_looked_for_in_the_newest_files(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     files = [
-        SimpleNamespace(mark="m", entry=Entry(f"{at}", 1, NOON + timedelta(hours=at), ""))
+        SimpleNamespace(
+            known=SimpleNamespace(is_done=False),
+            entry=Entry(f"{at}", 1, NOON + timedelta(hours=at), ""),
+        )
         for at in range(2 * link_forms.FILES)
     ]
     outcomes = pl.DataFrame({"position": [1], "trouble": [LINK_FORM]})
@@ -220,7 +220,6 @@ def test_links_that_depart_are_looked_for_in_the_newest_files(
         rows = pl.DataFrame({"position": [1], "url": [file.entry.key]})
         return SimpleNamespace(rows=rows), SimpleNamespace(outcomes=outcomes)
 
-    monkeypatch.setattr(link_forms, "read_waiting", lambda *_: {"m": 1})
     monkeypatch.setattr(link_forms, "result_files", lambda *_: files)
     monkeypatch.setattr(link_forms, "examine", examine)
 
@@ -275,7 +274,7 @@ def test_a_late_receipt_names_the_newest_where_that_is_another(
     monkeypatch.setattr(worklist, "first_unconfirmed", lambda *_: (7, last, record))
     wanted = issuer(acknowledgement={"receipt_within_hours": 24})
 
-    [told] = worklist._late_receipts(MemoryStore(), wanted, ReportTerms(NOON, 48))
+    [told] = worklist._late_receipts(memory_bench().adapters, wanted, ReportTerms(NOON, 48))
 
     assert named == dict(told.fields)["name"]
 
@@ -310,18 +309,6 @@ def test_so_much_of_the_worklist_is_in_the_facts_and_how_much_more_there_is(
 
     assert 0 < lines
     assert (lines - max(0, fewer), more_work) == (len(listed["worklist"]), listed["more_work"])
-
-
-def test_of_what_a_store_does_not_list_yet_the_first_by_name_is_told() -> None:
-    store = SimpleNamespace(keys=lambda _: [])
-    run = SimpleNamespace(store=store, keys=SimpleNamespace(outcomes="run/"))
-
-    with pytest.raises(ListedLateError) as told:
-        ingestion._report(
-            memory_bench().context, cast(Any, None), cast(Any, run), {"run/b", "run/a", "a"}
-        )
-
-    assert "run/a" == told.value.fields["key"]
 
 
 def test_a_row_without_a_reason_has_no_line() -> None:

@@ -23,7 +23,6 @@ from tests.singles import recorded
 from tests.storms import FailingStore
 
 ONCE = 1
-INDEXED_AND_READ = 2  # which chunks a group of result files answers, then its rows
 RECONCILED_AND_LISTED = 2  # rejects.csv is a pass of its own, so that memory stays flat
 COUNTED_AND_READ = 2  # a run that sent rows again: whether it is committed, then its rows
 LISTED_TWICE = 2  # errors.csv and awaiting.csv
@@ -87,7 +86,6 @@ def test_a_rebuild_reads_each_document_of_its_run_once_and_its_rows_once_a_pass(
 
     opened = of_run(run, "open", requests)
     passes = {
-        "outcomes": INDEXED_AND_READ,
         "ledger": RECONCILED_AND_LISTED,
         "report/rows": LISTED_TWICE,
     }
@@ -110,7 +108,6 @@ def test_a_rebuild_reads_the_documents_of_a_resubmission_once_too(tmp_path: Path
     assert allowed(repeated, {}) | {"manifest.json": COUNTED_AND_READ} == repeated
     opened = of_run(run, "open", requests)
     passes = {
-        "outcomes": INDEXED_AND_READ,
         "ledger": RECONCILED_AND_LISTED + FOR_THEIR_STATE,
         "report/rows": LISTED_TWICE + FOR_THEIR_STATE,
     }

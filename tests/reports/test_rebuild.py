@@ -7,12 +7,12 @@ import platform
 from collections.abc import Mapping
 from datetime import timedelta
 from io import BytesIO
-from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
 import pytest
 
+from flows.runs.single_links import row_attempt
 from flows import __version__
 from flows.reports import page, rebuild, workbook
 from flows.reports.business_result import with_attempts
@@ -21,17 +21,20 @@ from flows.reports.reconciled import reconciled_parts
 from flows.reports.tally import Tally, add
 from flows.results.row_states import STATES
 from flows.runs.closings import add_closing
+from flows.runs.events import ANSWERED
 from flows.runs.journal import enter
 from flows.runs.outbox import move
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from schemas.breaks import Break
 from schemas.records import Closing
+from schemas.records import SingleAsked
 from schemas.tables import Awaiting, Questions, Refusals
 from tests.builders import quick
 from tests.memory_bench import MemoryBench, memory_bench
 from tests.night import BANK, DAY, NOON
 from tests.reports.test_lists import HEAD, link, refusal
+from tests.singles import recorded
 from tests.submissions.test_begun_runs import committed, name
 
 Calls = list[tuple[Any, ...]]
@@ -190,7 +193,7 @@ def test_the_facts_are_those_of_the_run_as_of_the_day_at_the_issuer(
         "summarise": Noted({"rows": {"read": 1}, "open": {"result": result}}),
         "run_hours": Noted({"median": 1}),
         "attempts_after": Noted(attempts),
-        "rows_told": Noted(SimpleNamespace(rows={run.id: 5})),
+        "rows_told": Noted(5),
     }
     for function, stand_in in noted.items():
         monkeypatch.setattr(rebuild, function, stand_in)
@@ -244,14 +247,15 @@ def test_where_the_issuer_wants_acknowledgements_the_rows_that_were_told_are_in_
 ) -> None:
     bench, run = night()
     issuer = bench.issuer.model_copy(update={"acknowledgement": object()})
-    summarise, told = Noted({"rows": {}}), Noted(SimpleNamespace(rows={run.id: 5}))
+    summarise, told = Noted({"rows": {}}), Noted(5)
     monkeypatch.setattr(rebuild, "summarise", summarise)
     monkeypatch.setattr(rebuild, "rows_told", told)
 
-    rebuild._summary(bench.context._replace(issuer=issuer), run, tally_of(run), NOON)
+    context = bench.context._replace(issuer=issuer)
+    rebuild._summary(context, run, tally_of(run), NOON)
 
     assert 5 == summarise.calls[0][7]
-    assert [(run.store, BANK)] == told.calls
+    assert [(context.adapters, BANK, run.id)] == told.calls
 
 
 def test_page_and_workbook_are_made_of_the_facts_the_trend_and_the_chunks(
@@ -309,7 +313,7 @@ def test_the_trend_is_of_the_runs_that_were_listed_or_of_all_of_the_issuer(
     rebuild.rebuild_lasting(bench.context, run, listed)
 
     [runs] = trends
-    assert (run.store, BANK) == (runs.store, runs.issuer)
+    assert ([*run.store.keys("")], BANK) == ([*runs.store.keys("")], runs.issuer)
     assert is_listed == (runs is listed)
 
 
@@ -318,9 +322,9 @@ def _rows(**figures: int) -> Mapping[str, int]:
     return dict.fromkeys(names, 0) | figures
 
 
-@pytest.mark.parametrize("folder", ["outcomes", "singles"])
+@pytest.mark.parametrize("is_single", [True, False])
 def test_a_report_is_made_again_until_nothing_was_added_while_it_was_made(
-    monkeypatch: pytest.MonkeyPatch, folder: str
+    monkeypatch: pytest.MonkeyPatch, *, is_single: bool
 ) -> None:
     bench = memory_bench()
     run = bench.stored(committed(bench, name(1)))
@@ -328,9 +332,13 @@ def test_a_report_is_made_again_until_nothing_was_added_while_it_was_made(
 
     def adding(*arguments: Any) -> str:
         calls.append(arguments)
-        if len(calls) < 3:
-            prefix = getattr(run.keys, folder)
-            bench.store.create(f"{prefix}{len(calls)}.json", b"{}")
+        if len(calls) < 3 and is_single:
+            asked = SingleAsked(
+                row=1, cuid="c", last_4="4242", expiration="3001", at=bench.now(), by="tester"
+            )
+            recorded(bench.adapters, row_attempt(run.id, 1, len(calls)), asked)
+        elif len(calls) < 3:
+            enter(bench.adapters, BANK, ANSWERED, lambda act: act.note(ANSWERED, run.id))
         return f"report {len(calls)}"
 
     context = bench.context

@@ -8,16 +8,23 @@ from pathlib import Path
 import pytest
 
 from flows.adapters.local import LocalStore
-from flows.results.dropped import LOOKED_FOR, SKEW, files_to_ingest
-from flows.runs.keys import ingested, results
-from tests.night import BANK, Bench
-from tests.results.test_ingest_markers import night
+from flows.results.dropped import LOOKED_FOR, SKEW, files_to_ingest, result_files
+from flows.runs.keys import results
+from tests.night import BANK, Bench, local_bench, made_once
 
 TICK = timedelta(microseconds=1)
 
 
+@made_once
+def night(folder: Path) -> Bench:
+    bench = local_bench(folder, portal={"rows_per_chunk": 10})
+    bench.submit(bench.drop(30))
+    bench.answer(fail_share=0.2, seed=5)
+    return bench
+
+
 def unread(bench: Bench, now: datetime) -> list[str]:
-    entries = files_to_ingest(bench.adapters, BANK, now)
+    entries = files_to_ingest(result_files(bench.adapters, BANK), now)
     return [entry.key.removeprefix(results(BANK)) for entry in entries]
 
 
@@ -50,10 +57,3 @@ def test_it_is_looked_for_thirty_days(
     bench.store.create(f"{results(BANK)}dropped.csv", b"")
 
     assert is_looked_for == bool(unread(bench, dropped(bench) + later))
-
-
-def test_a_marker_that_cannot_be_read_is_left_to_the_next_ingest(tmp_path: Path) -> None:
-    bench = night(tmp_path)
-    bench.store.replace(f"{ingested(BANK)}files-1.json", [b"spoilt"])
-
-    assert [] == unread(bench, dropped(bench))

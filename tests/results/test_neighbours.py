@@ -21,16 +21,14 @@ from flows.results.error_text import DEPTH, _cuid_in, _identifier, _walk, read_e
 from flows.results.error_trees import _inner
 from flows.results.learned_forms import _extreme
 from flows.results.links import LinkRules, judge_links
-from flows.results.markers import read_markers
 from flows.results.masking import LONGEST, mask, mask_host
 from flows.results.problems import _words_of, describe
 from flows.results.read import _why_no_result, read_cells
 from flows.results.row_states import _LAST, REFUSED, _last
 from flows.results.sent_rows import named_in, number_sent_rows
-from flows.runs.keys import ingested
+from flows.runs.outcomes import Attributed
 from schemas import breaks
 from schemas.ledger import AWAITING, ERROR, LINKED
-from tests.memory import DROPPED, MemoryStore
 from tests.results.outcomes import RUN, sent_rows
 
 SECOND = timedelta(seconds=1)
@@ -108,11 +106,9 @@ def test_rows_of_no_run_are_those_of_the_first_run_and_lost_as_the_first_break_s
         {"run": ["r1", "r2", None], "row": [1, None, None], "trouble": [None, "B", "A"]}
     )
 
-    by_run = {
-        run: part["run"].to_list() for run, part in intake._by_run(rows, ["r1", "r2"]).items()
-    }
+    file = Attributed("", "", None, (), rows, None)
 
-    assert {"r1": ["r1", None], "r2": ["r2"]} == by_run
+    assert [2, 1] == [intake._height(file, run) for run in ("r1", "r2")]
     assert "A" == intake._lost_as(rows)
 
 
@@ -121,15 +117,6 @@ def test_runs_come_before_those_they_repeat(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(lineage, "repeated_runs", lambda run: runs[: int(run.id[1:])][::-1])
 
     assert ["r2", "r1", "r0"] == [run.id for run in lineage.newest_first(runs)]
-
-
-def test_markers_are_read_from_a_moment_on() -> None:
-    store = MemoryStore()
-    store.create(f"{ingested('bank')}files-x.json", b'{"mark":"bank/results/a.csv"}')
-
-    read = [len(read_markers(store, "bank", DROPPED + late * SECOND)) for late in (-1, 0, 1)]
-
-    assert [1, 1, 0] == read
 
 
 def test_what_to_do_about_a_file_is_said_of_its_last_problem() -> None:

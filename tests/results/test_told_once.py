@@ -4,14 +4,11 @@ changed.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-
-import pytest
 
 from flows.operations.break_decisions import close_break
 from flows.operations.history import history
-from flows.results.markers import MarkSpoiledError
-from flows.runs.keys import ingested
 from tests.night import BANK, Bench, issuer, local_bench, made_once
 
 HEAD = "cuid,last_4,url,expiration_date,error\n"
@@ -79,7 +76,7 @@ def test_a_commit_that_changes_nothing_for_it_makes_it_read_again_but_not_report
 
 def test_a_row_is_placed_once_its_run_is_committed(tmp_path: Path) -> None:
     bench, run, lines = night(tmp_path)
-    late = Bench(bench.store, bench.issuer)
+    late = replace(bench)
     later = late.submit(late.drop(6, name="bank-20261121.csv", seed=8)).manifest.run
     manifest = tmp_path / "store" / BANK / "runs" / later / "manifest.json"
     content = manifest.read_bytes()
@@ -112,7 +109,7 @@ def test_links_to_a_host_that_is_allowed_later_are_taken_once_it_is(tmp_path: Pa
     first, second = bench.ingest(), bench.ingest()
     allowed = issuer(portal={"allowed_hosts": ["links.example.com", "eu.example.com"]})
 
-    after = Bench(bench.store, allowed).ingest()
+    after = replace(bench, issuer=allowed).ingest()
 
     assert [(1, "out of balance")] == [
         (first.files, one.summary["verdict"]) for one in first.reports
@@ -155,26 +152,6 @@ def test_a_file_whose_breaks_were_closed_is_not_open_any_more(tmp_path: Path) ->
     assert [1, 0] == [before.open_files, bench.ingest().open_files]
 
 
-def test_killed_before_the_markers_an_ingest_reports_again(tmp_path: Path) -> None:
-    bench, _, lines = night(tmp_path)
-    bench.drop_result(file(*lines, "ghost,1111,,,no\n"))
-    first = bench.ingest()
-    (tmp_path / "store" / ingested(BANK) / "waiting.json").unlink()
-
-    again = bench.ingest()
-
-    assert (first.breaks, first.rows) == (again.breaks, again.rows)
-
-
-@pytest.mark.parametrize("spoiled", [b"", b"[]", b'{"a":1}', b"\xff"])
-def test_a_spoiled_record_of_what_waits_is_named(tmp_path: Path, spoiled: bytes) -> None:
-    bench, _, _ = night(tmp_path)
-    bench.store.replace(f"{ingested(BANK)}waiting.json", [spoiled])
-
-    with pytest.raises(MarkSpoiledError, match=r"waiting\.json"):
-        bench.ingest()
-
-
 def test_fifty_broken_files_cost_an_idle_ingest_no_reading(tmp_path: Path) -> None:
     bench, _, lines = night(tmp_path)
     for at in range(50):
@@ -190,7 +167,7 @@ def test_fifty_broken_files_cost_an_idle_ingest_no_reading(tmp_path: Path) -> No
             opened.append(key)
             return super().open(key, pin)
 
-    idle = Bench(Watched(tmp_path / "store"), bench.issuer).ingest()
+    idle = replace(bench, store=Watched(tmp_path / "store")).ingest()
 
     assert (50, 50) == (len(first.breaks), first.open_files)
     assert (0, (), 50) == (idle.files, idle.breaks, idle.open_files)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from datetime import timedelta
+from functools import partial
 from threading import Barrier
 from types import SimpleNamespace
 from typing import Any, cast
@@ -24,9 +25,10 @@ from flows.runs.chunks import chunks_as_sealed, commit_time
 from flows.runs.closings import add_closing, closed_breaks
 from flows.runs.delivered import DeliveryId, delivered_links_key, delivery_folder
 from flows.runs.erased import is_erased, is_interrupted
+from flows.runs.handovers import DONE, confirm_handed, make, note
 from flows.runs.identity import canonical
 from flows.runs.journal import enter
-from flows.runs.keys import LONGEST_PART, RunId, RunKeys, acknowledgements, checked, link
+from flows.runs.keys import LONGEST_PART, RunId, RunKeys, checked
 from flows.runs.notices import EXPIRED, LONGEST_PAUSE, PAUSE, _History
 from flows.runs.openpgp import _new_length, _recipient, blocks
 from flows.runs.retry import Retry
@@ -39,8 +41,9 @@ from flows.runs.threads import concurrently
 from flows.runs.trail_proof import SHORTEST, ShortKeyError, _secrets
 from schemas.ledger import LINKED
 from schemas.reasons import ERASED
-from schemas.records import Closing
+from schemas.records import Acknowledgement, Closing
 from tests.memory import MemoryStore
+from tests.memory_bench import memory_bench
 from tests.night import BANK, DAY, NOON, edges
 
 SECOND = timedelta(seconds=1)
@@ -281,20 +284,30 @@ def test_parts_are_decoded_together_up_to_so_many_rows(more: int) -> None:
 
 
 @pytest.mark.parametrize("seconds", AROUND)
-def test_a_receipt_is_late_from_the_end_of_its_time_on(
-    seconds: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = MemoryStore()
+def test_a_receipt_is_late_from_the_end_of_its_time_on(seconds: int) -> None:
+    bench = memory_bench()
+    line = told.acknowledgements_to(BANK)
+    facts: dict[str, Any] = {"run": "", "extract": "x", "sha256": "", "status": "PEND"}
+    facts |= {"rows": {}, "folder": "", "files": {}, "by": "anna", "at": NOON - timedelta(hours=1)}
+    for number in range(1, 13):
+        record = Acknowledgement(**facts)
+        values: Any = {
+            "line": line,
+            "number": number,
+            "record": record,
+            "subject": "x",
+            "says": None,
+        }
+        enter(bench.adapters, BANK, "made", partial(make, **values))
+        if number != 11:  # its process died
+            note(bench.adapters, line, number, DONE)
     for number in (1, 10, 9):
-        store.create(f"{told.confirmations(BANK)}{number:06d}.json", b"{}")
-    first: Any = SimpleNamespace(at=NOON - timedelta(hours=1))
-    told_by_key = {link(acknowledgements(BANK), 11): first}
-    monkeypatch.setattr(told, "read_document", lambda _, key, __: told_by_key.get(key))
-    monkeypatch.setattr(told, "last_record", lambda *_: (12, None))
+        confirm_handed(bench.adapters, line, number, "receipt")
 
-    late = told.first_unconfirmed(store, BANK, timedelta(hours=1), NOON + seconds * SECOND)
+    now = NOON + seconds * SECOND
+    late = told.first_unconfirmed(bench.adapters, BANK, timedelta(hours=1), now)
 
-    assert (None if seconds < 0 else (11, 12, first)) == late
+    assert (None if seconds < 0 else (12, 12, Acknowledgement(**facts))) == late
 
 
 @pytest.mark.parametrize("more", AROUND)

@@ -18,8 +18,8 @@ from flows.runs.store import Entry, Source, Store
 
 BEFORE, WITHIN, AFTER = "before", "within", "after"
 _WHERE = re.compile(
-    r"[^/]+/(?:runs/[^/]+/)?(?P<what>extracts|results|ingested|probe|submissions|plan|manifest|chunks|seals|claims|ledger|"
-    r"events|outcomes|report/[a-z.]+|runs)?"
+    r"[^/]+/(?:runs/[^/]+/)?(?P<what>extracts|results|probe|submissions|plan|manifest|chunks|seals|claims|ledger|"
+    r"events|report/[a-z.]+|runs)?"
 )
 
 

@@ -9,7 +9,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.night import Bench
+from flows.wiring import wire
+from tests.night import Bench, forget_results
 from tests.stores import CleanableStore
 from tests.test_dry_runs import HEAD, WHY, bank, facts_of, with_rows
 from tests.torture.acts import Act
@@ -20,7 +21,7 @@ from tests.torture.tally import Tally
 
 MUTE = ",,,,[object Object]\n"  # a row of a result that says nothing of whom it is about
 ANSWERS = ("https://links.example.com/{},2030-01-01,\n", ",,unknown city\n")
-DERIVED = re.compile(r"bank/(ingested|book)/|bank/runs/[^/]+/(outcomes/|report/|book\.parquet)")
+DERIVED = re.compile(r"bank/book/|bank/runs/[^/]+/(report/|book\.parquet)")
 LISTS = re.compile(r"/report/(links|errors|awaiting|rejects|breaks)\.csv$")
 TO_DO = {"result files to ingest", "reports to finish"}
 
@@ -113,6 +114,7 @@ def _losses(scene: Scene, other: Scene, nth: int) -> list[str]:
     scene.paste("cardlink ingest bank")
     then = _seen(scene)
     _remove(scene.place.open(), DERIVED.match)
+    forget_results(wire(scene.folder, "bank").adapters.database)
     scene.paste("cardlink ingest bank")
     found = [f"found: {finding}" for finding in [*between["findings"], *then["findings"]]]
     truth = {**_seen(scene), "findings": then["findings"]}

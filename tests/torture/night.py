@@ -23,7 +23,7 @@ from flows.adapters.gpg_opener import GpgOpener
 from flows.extensions.simulator.answer import answer_store
 from flows.extensions.simulator.extract import write_sample
 from flows.extensions.simulator.portal import Portal
-from flows.results.markers import read_markers
+from flows.results.known_files import known_files
 from flows.runs.identity import canonical
 from flows.runs.keys import extracts, keys_of, results
 from flows.runs.sealing import Opener
@@ -139,7 +139,7 @@ class GateFacts:
             if _same(name, bench.report(self.run, name))
             != _same(name, self.reported[keys_of(self.run).report(name)])
         ]
-        if bench.ingest().files or len(read_markers(bench.store, BANK)) != len(self.chunks):
+        if bench.ingest().files or len(known_files(bench.adapters, BANK)) != len(self.chunks):
             found.append("a result that is not marked as taken up, or twice")
         return found
 

@@ -28,7 +28,7 @@ Facts = dict[str, Any]
 PASSING = re.compile(
     r"bank/(journal|book|probe|identified|submissions|settings)/"
     r"|bank/runs/[^/]+/(claims|seals|chunks|events|plan|selection|manifest|ledger|book)"
-    r"|bank/runs/[^/]+/placements/claims/|bank/commits/|bank/alerts/|/report/held|bank/ingested/files-|bank/acknowledgements/\d{6}-"
+    r"|bank/runs/[^/]+/placements/claims/|bank/commits/|bank/alerts/|/report/held|bank/acknowledgements/\d{6}-"
 )
 NUMBER = re.compile(r"(?<=/)\d+(?=[./])")
 HEX = re.compile(r"[0-9a-f]{12,}")

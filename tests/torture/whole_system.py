@@ -48,12 +48,10 @@ SUBMITTING = (
 )
 INGESTING = (
     "results/",
-    "outcomes/",
     "events/",
     "links.csv",
     "summary.json",
     "report/",
-    "ingested/",
 )
 
 
