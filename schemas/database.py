@@ -132,7 +132,6 @@ JOURNAL = Table(
     _column("by", TEXT, "who did it: a person or a process, card numbers masked"),
     _column("what", TEXT, "what was done, in a word or two"),
     _column("run", TEXT, "the run that it was done to", null=True),
-    _column("once", TEXT, "what of the run happens once", null=True),
     _column("reason", TEXT, "why, in the words of who did it"),
     _column("facts", JSON(), "what else is to be known of it"),
     _column("changes", JSON(), "the rows that it wrote: table, key, values; null: deleted"),
@@ -144,7 +143,6 @@ JOURNAL = Table(
     ForeignKeyConstraint(["issuer"], ["issuer.issuer"]),
     CheckConstraint("number >= 1", name="number"),
     Index(None, "issuer", "run", "number"),
-    Index("ix_journal_once", "issuer", "run", "once", unique=True),
     comment="Who did what, when: one chain for an issuer, an entry in the transaction of each act.",
 )
 

@@ -51,13 +51,13 @@ DELIVERED_LINK = pl.Schema(
 def read_changes(connection: Connection, issuer: str, *which: ColumnElement[bool]) -> pl.DataFrame:
     """Return the changes of deliveries in order (CHANGE); `which`: those alone."""
     row = DELIVERY_CHANGE.c
-    made = and_(
+    is_of_delivery = and_(
         DELIVERY.c.issuer == row.issuer,
         DELIVERY.c.receiver == row.receiver,
         DELIVERY.c.number == row.delivery,
     )
     columns = [DELIVERY.c.at if name == "at" else row[name] for name in CHANGE]
-    query = select(*columns).join_from(DELIVERY_CHANGE, DELIVERY, made)
+    query = select(*columns).join_from(DELIVERY_CHANGE, DELIVERY, is_of_delivery)
     query = query.where(row.issuer == issuer, *which)
     return read_frame(connection, query.order_by(*DELIVERY_CHANGE.primary_key), CHANGE)
 

@@ -4,7 +4,7 @@ A plan is written once, and so is the end of a run, so what is known of a run th
 true; the plans of others are read. A run is **closed** once it is committed and reported, nothing
 of it is awaited, no break is open, and the journal has not named it since: then its figures
 are kept, as its report or the record of its purge has them, and of a small run whose rows it has.
-Once the trail names it again, or retention removes its ledger, it is read again.
+Once the journal names it again, or retention removes its ledger, it is read again.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping

@@ -86,7 +86,8 @@ class Journaled(NamedTuple):
 
 def journaled_since(connection: Connection, issuer: str, mark: Mark) -> Journaled:
     """Return what the journal has named since a mark was made."""
-    number, run = database.JOURNAL.c.number, database.JOURNAL.c.run
+    number = database.JOURNAL.c.number
+    run = database.JOURNAL.c.run
     query = select(number, run).where(database.JOURNAL.c.issuer == issuer, number > mark.journal)
     rows = connection.execute(query).all()
     last = max((row.number for row in rows), default=mark.journal)

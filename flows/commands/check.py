@@ -249,8 +249,8 @@ def _check_conditions(context: contexts.IssuerContext, findings: list[Finding]) 
     adapters = context.adapters
     with _part(findings, "store"):
         for state in condition.conditions(context.issuer, adapters.store, adapters.now()):
-            found = _wrong(state.name, state.trouble) if state.trouble else None
-            findings.append(found or Finding(state.name, state.text))
+            fine = Finding(state.name, state.text)
+            findings.append(_wrong(state.name, state.trouble) if state.trouble else fine)
 
 
 def _check_receivers(context: contexts.IssuerContext, findings: list[Finding]) -> None:

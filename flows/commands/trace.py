@@ -152,11 +152,6 @@ def _lines(
             yield Sentence("next for card {card}: {then}", card=named, then=card.then)
 
 
-def _forgotten(since: str) -> str:
-    """Return the line about an issuer at which the cardholder was erased."""
-    return f"forgotten at {since}: nothing is sent for this cuid again"
-
-
 def _attempt_lines(attempts: Sequence[cardholder.Attempt]) -> Iterator[str]:
     """Yield the lines of every attempt.
 

@@ -4,14 +4,14 @@ A frame's columns are columns of a table by name; a null is NULL, and an empty t
 are UTC; SQLite keeps them, and days, as ISO texts.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from io import BytesIO
 from itertools import repeat
 from typing import Any, Final
 
 import polars as pl
-from sqlalchemy import Column, Connection, MetaData, Select, Table, select
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import Connection, Select, Table
+from sqlalchemy.dialects import sqlite
 
 REMEMBERED: Final = "frames"  # of a connection's `info`: who is told of each frame
 ROWS: Final = 5_000  # of SQLite that are held as Python's objects at a time: few to be collected
@@ -35,26 +35,6 @@ def insert_frame(connection: Connection, table: Table, frame: pl.DataFrame) -> N
         _execute_many(connection, sqlite.insert(table), frame.select(valued))
 
 
-def upsert_frame(connection: Connection, table: Table, frame: pl.DataFrame) -> None:
-    """Insert a frame's rows, or set its columns in the rows that have their primary key.
-
-    In the order of the keys, so that two of these never wait for each other.
-    """
-    keys = [column.name for column in table.primary_key]
-    if connection.dialect.name == "sqlite":
-        upsert = _or_update(sqlite.insert(table), keys, frame.columns)
-        _execute_many(connection, upsert, frame.sort(keys))
-        return
-    columns = [Column(name, table.c[name].type) for name in frame.columns]
-    staged = Table("upserted", MetaData(), *columns, prefixes=["TEMPORARY"])
-    staged.create(connection)
-    _copy_in(connection, staged, frame)
-    rows = select(staged).order_by(*(staged.c[key] for key in keys))
-    insert = postgresql.insert(table).from_select(frame.columns, rows)
-    connection.execute(_or_update(insert, keys, frame.columns))
-    staged.drop(connection)
-
-
 def read_frame(connection: Connection, query: Select[Any], schema: pl.Schema) -> pl.DataFrame:
     """Return what a query finds as a frame of this schema, whose columns are the query's by
     position.
@@ -66,14 +46,6 @@ def read_frame(connection: Connection, query: Select[Any], schema: pl.Schema) ->
     frames = [_frame_of(rows, schema) for rows in _blocks(result.cursor)]
     result.close()
     return pl.concat([schema.to_frame(), *frames])
-
-
-def _or_update(insert: Any, keys: Sequence[str], columns: Sequence[str]) -> Any:
-    """Return an insert of SQLite or PostgreSQL that updates the rows that exist."""
-    values = {name: insert.excluded[name] for name in columns if name not in keys}
-    if not values:
-        return insert.on_conflict_do_nothing(index_elements=keys)
-    return insert.on_conflict_do_update(index_elements=keys, set_=values)
 
 
 def _driver(connection: Connection) -> Any:

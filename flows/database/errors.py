@@ -51,8 +51,8 @@ class DatabaseDamagedError(OperatorError):
     message = "{place} is not a database, or is damaged ({code})."
     next_step = (
         "If the path is wrong, correct CARDLINK_DATABASE_URL. If it is the database, move it away "
-        "with its -wal and -shm files, and run {same_command} again: all that it has is worked out "
-        "anew from the store."
+        "with its -wal and -shm files, put its newest copy there, and run {same_command} again. "
+        "What was decided, delivered and answered since that copy has to be repeated."
     )
 
 

@@ -27,10 +27,10 @@ def extensions() -> Iterator[ModuleType]:
         yield import_module(module.name)
 
 
-def modules_named(what: str) -> Iterator[ModuleType]:
+def modules_named(kind: str) -> Iterator[ModuleType]:
     """Yield the modules of the extensions that their packages name as theirs of this kind."""
     for extension in extensions():
-        for name in getattr(extension, what, ()):
+        for name in getattr(extension, kind, ()):
             yield import_module(f"{extension.__name__}.{name}")
 
 

@@ -29,8 +29,8 @@ from flows.runs.erased import all_erasures
 from flows.runs.errors import NotFoundError
 from flows.runs.journal import Act, enter
 from flows.runs.keys import purged, runs
+from flows.runs.named_objects import EVIDENCE, is_named
 from flows.runs.store import Store
-from flows.runs.trail_entries import EVIDENCE, is_named
 from flows.steps import Step
 from schemas.database import JOURNAL, METADATA
 from schemas.records import Purged

@@ -95,9 +95,9 @@ class StoredEntry(NamedTuple):
         """Its number and digest: all that must be kept to show later that it was there."""
         return f"{self.number}:{self.digest[:16]}"
 
-    def finding(self, key: str, what: str) -> Finding:
+    def finding(self, key: str, wrong: str) -> Finding:
         """Return what is wrong with something that this entry names."""
-        return Finding(key, what, self.number, self.by, self.at.isoformat())
+        return Finding(key, wrong, self.number, self.by, self.at.isoformat())
 
 
 def stored_entries(connection: Connection, issuer: str) -> list[StoredEntry]:
@@ -329,11 +329,7 @@ def key_names(table: Table) -> list[str]:
 
 
 def _that_have(rows: Mapping[Key, JournaledRow], condition: Values) -> list[Key]:
-    return [
-        key
-        for key, row in rows.items()
-        if all(row.values.get(name) == value for name, value in condition.items())
-    ]
+    return [key for key, row in rows.items() if condition.items() <= row.values.items()]
 
 
 def _stored(connection: Connection, table: Table, issuer: str) -> dict[Key, Values]:

@@ -235,7 +235,7 @@ def _is_recorded(
     context: IssuerContext,
     run: StoredRun,
     seen: list[Closing],
-    what: Literal["closed", "reopened"],
+    outcome: Literal["closed", "reopened"],
     covered: Mapping[B, tuple[int, ...]],
     signed: Mapping[str, Any],
     decision: str = "",
@@ -253,7 +253,7 @@ def _is_recorded(
         for chosen, rows in covered.items():
             closing = Closing(
                 **signed,
-                what=what,
+                what=outcome,
                 name=chosen.name,
                 place=chosen.place,
                 rows=chosen.rows,
@@ -263,7 +263,7 @@ def _is_recorded(
             add_closing(act, run.id, closing, standing)
         return True
 
-    entered = f"break {what}"
+    entered = f"break {outcome}"
     return enter(context.adapters, run.issuer, entered, work, run=run.id, reason=signed["reason"])
 
 

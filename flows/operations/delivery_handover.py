@@ -109,13 +109,18 @@ def hand_over(context: IssuerContext, receiver: str, *, at_once: bool) -> str:
         return trouble.problem
     if last is None:
         return ""
-    try:
-        answer = _attempt(context, receiver, last)
-    except CardlinkError as error:
-        answer = Answer(is_taken=False, problem=error.what_happened)
+    answer = _answer(context, receiver, last)
     if trouble or not answer.is_taken:
         _note_attempt(context, receiver, last.number, answer)
     return "" if answer.is_taken else answer.problem
+
+
+def _answer(context: IssuerContext, receiver: str, last: Handed[Delivery]) -> Answer:
+    """Return what came of handing a delivery over; an error is a problem, too."""
+    try:
+        return _attempt(context, receiver, last)
+    except CardlinkError as error:
+        return Answer(is_taken=False, problem=error.what_happened)
 
 
 def notices_to_emit(context: IssuerContext) -> Iterator[DeliveryNotice]:

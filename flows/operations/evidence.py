@@ -10,10 +10,10 @@ from flows.runs.context import IssuerContext
 from flows.runs.decisions import decision_rows
 from flows.runs.identity import canonical, digest
 from flows.runs.keys import approvals, extracts, purged
+from flows.runs.named_objects import record_keys
 from flows.runs.store import Store, read
 from flows.runs.stored_run import StoredRun
 from flows.runs.threads import concurrently
-from flows.runs.trail_entries import record_keys
 from schemas.records import Approval
 
 REPORTS = ("summary.json", "chunks.csv")  # those without cardholders and links

@@ -6,7 +6,7 @@ it names, the settings in force, and what the command would have done, as its dr
 carried out is that, and nothing else: where any of it is different now, the request is refused, and
 the difference is named.
 
-The number of a request is the digest of its first record, and the audit trail names each of its
+The number of a request is the digest of its first record, and the journal names each of its
 records; so one that was edited, put there or cut off by another way is refused. A card number in
 the line or in the parameters is masked before anything is stored or digested. The dry run comes
 first, so that nobody is asked to agree to what would be refused.

@@ -117,12 +117,13 @@ def _closings(run: StoredRun) -> Iterator[HistoryEvent]:
 
 def _single_links(run: StoredRun) -> Iterator[HistoryEvent]:
     for single in run.single_link_attempts:
-        asked, answer = single.asked, single.answered
+        request = single.asked
+        answer = single.answered
         name = {"attempt": single.name}
-        yield HistoryEvent(asked.at.isoformat(), REQUESTED, asked.by, name)
+        yield HistoryEvent(request.at.isoformat(), REQUESTED, request.by, name)
         if answer is not None:
             facts = {**name, "outcome": answer.outcome}
-            yield HistoryEvent(answer.at.isoformat(), CAME, asked.by, facts)
+            yield HistoryEvent(answer.at.isoformat(), CAME, request.by, facts)
 
 
 def _reseals(run: StoredRun) -> Iterator[HistoryEvent]:

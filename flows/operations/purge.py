@@ -41,7 +41,6 @@ from flows.runs.business_date import local_day
 from flows.runs.claim import OLD, ClaimedError
 from flows.runs.context import IssuerContext
 from flows.runs.delivered import FILES, delivered_links_key, delivery_of
-from flows.runs.documents import read_document
 from flows.runs.errors import AbandonedError
 from flows.runs.identity import canonical
 from flows.runs.keys import (

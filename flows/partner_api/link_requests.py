@@ -327,7 +327,7 @@ def prepared_request(
     request = link_request({**fields, **supplied}, terms.until, reference)
     if reference is None and "CVV" in context.issuer.rules.challenges and not request.card.cvv:
         raise LinkRequestError(codes=NO_CVV)
-    asked = SingleAsked(
+    record = SingleAsked(
         row=row,
         cuid=fields[CUID],
         last_4=fields["last_4"],
@@ -338,7 +338,7 @@ def prepared_request(
         link_until=terms.until,
         by_reference=reference is not None,
     )
-    return Prepared(request, SingleLink(id_, asked, None, run))
+    return Prepared(request, SingleLink(id_, record, None, run))
 
 
 def service_of(context: IssuerContext) -> ServiceSettings:

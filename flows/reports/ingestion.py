@@ -89,7 +89,8 @@ def _take_in_lasting(context: IssuerContext, files: Sequence[ResultObject]) -> l
         read = {file.result.entry.key: file for file in take_in(context, fresh, basis, erased)}
         taken |= {key: _after(taken.get(key), file) for key, file in read.items()}
         stored = [file for file in read.values() if not file.known]
-        before, erased = erased, erased_people(store, issuer)
+        before = erased
+        erased = erased_people(store, issuer)
         fresh = _behind(context, stored, whatever=erased.digests != before.digests)
     return list(taken.values())
 

@@ -116,15 +116,20 @@ def _replaced(
     gone = [
         row.number for row in known if row.digest == now[row.file] or not answered.get(row.number)
     ]
-    for of in INGESTED:
-        act.connection.execute(delete(of).where(of.c.issuer == act.issuer, of.c.number.in_(gone)))
-    others = [row.number for row in known if row.number not in gone]
-    is_other = (table.issuer == act.issuer) & table.number.in_(others)
-    act.connection.execute(update(RESULT_FILE).where(is_other).values(is_superseded=True))
+    _delete(act, gone)
+    is_left = (table.issuer == act.issuer) & table.number.in_([row.number for row in known])
+    act.connection.execute(update(RESULT_FILE).where(is_left).values(is_superseded=True))
     before = dict[str, frozenset[str]]()
     for row in known:
         before[row.file] = before.get(row.file, frozenset()) | answered.get(row.number, set())
     return before, {number: answered.get(number, set()) for number in gone}
+
+
+def _delete(act: Act, numbers: Sequence[int]) -> None:
+    """Delete result files with all that they say."""
+    for table in INGESTED:
+        is_one = (table.c.issuer == act.issuer) & table.c.number.in_(numbers)
+        act.connection.execute(delete(table).where(is_one))
 
 
 def runs_of(connection: Connection, issuer: str, numbers: Sequence[int]) -> dict[int, set[str]]:
@@ -206,13 +211,7 @@ def _note(
     """Say in the journal which files answer each run: names, digests, a count, and the digest of
     what each says by its number, "" for those that are `gone`.
     """
-    notes = dict[str, dict[str, Any]]()
-    for (run, number), rows in answers.group_by("run", "number", maintain_order=True):
-        facts = notes.setdefault(run, {**names_of([]), "rows": 0, ANSWERS: {}})
-        for name, values in names_of([results[number - first].attributed]).items():
-            facts[name] += values
-        facts["rows"] += rows.height
-        facts[ANSWERS][str(number)] = digest_of_answers(rows)
+    notes = _answering(results, answers, first)
     taken_back = dict[str, dict[str, Any]]()
     for number, runs in gone.items():
         for run in runs:
@@ -227,10 +226,24 @@ def _note(
         act.facts |= names_of(homeless)
 
 
+def _answering(
+    results: Sequence[ReadResult], answers: pl.DataFrame, first: int
+) -> dict[str, dict[str, Any]]:
+    """Return by run which files answer it, how many rows, and the digest of what each says."""
+    notes = dict[str, dict[str, Any]]()
+    for (run, number), rows in answers.group_by("run", "number", maintain_order=True):
+        facts = notes.setdefault(run, {**names_of([]), "rows": 0, ANSWERS: {}})
+        for name, values in names_of([results[number - first].attributed]).items():
+            facts[name] += values
+        facts["rows"] += rows.height
+        facts[ANSWERS][str(number)] = digest_of_answers(rows)
+    return notes
+
+
 def digest_of_answers(rows: pl.DataFrame) -> str:
     """Return a digest of who gets which link by the answers of a file to a run."""
-    told = rows.sort("position").select("position", "row", "outcome", "url", "expires_on")
-    return digest(told.write_csv().encode())
+    links = rows.sort("position").select("position", "row", "outcome", "url", "expires_on")
+    return digest(links.write_csv().encode())
 
 
 def names_of(files: Sequence[Attributed]) -> dict[str, list[str]]:
@@ -293,7 +306,8 @@ def run_answers(connection: Connection, issuer: str, run: str) -> pl.DataFrame:
     """Return all answers of a run that name somebody (OUTCOME), each with the number and the name
     of its file (`number`, `file_name`). Who was sent the row is not named again.
     """
-    file, chunk = RESULT_FILE.c, ANSWERED_CHUNK.c
+    file = RESULT_FILE.c
+    chunk = ANSWERED_CHUNK.c
     numbers = select(chunk.number).where(chunk.issuer == issuer, chunk.run == run)
     query = rows_of_run(issuer, run).add_columns(file.name)
     query = query.where(

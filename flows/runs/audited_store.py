@@ -1,14 +1,12 @@
 """A store whose writes are in the journal: what matters for good is named there by its digest.
 
-An object is named before it is written, and noted as written after. So what is there and has no
-name was put there by somebody else, what was written and is gone was removed, and what is named
-alone is what a killed process was about to write. Both entries name the run, so that whoever has
-read it reads it again.
+Such an object is created once and never replaced. It is named before it is written, and noted as
+written after. So what is there and has no name was put there by somebody else, what was written and
+is gone was removed, and what is named alone is what a killed process was about to write. Both
+entries name the run, so that whoever has read it reads it again.
 """
 
-import hashlib
 import re
-from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
@@ -16,8 +14,8 @@ from flows.errors import CardlinkError
 from flows.runs.adapters import Adapters
 from flows.runs.identity import digest
 from flows.runs.journal import Act, enter, entries
+from flows.runs.named_objects import is_named
 from flows.runs.store import Store, read_if_stored
-from flows.runs.trail_entries import is_named
 from schemas.database import JOURNAL
 
 WRITING: Final = "writing"  # of an entry whose fact `objects` has digests by key
@@ -52,38 +50,21 @@ def audited(adapters: Adapters) -> Adapters:
             _name(adapters, WRITTEN, key, sha256)
         return is_created
 
-    def replace(_: Store, key: str, parts: Iterable[bytes]) -> None:
-        """Write `key` over any earlier content, as a store does."""
-        if not is_named(key):
-            below.replace(key, parts)
-            return
-        running = hashlib.sha256()
-
-        def named() -> Iterator[bytes]:
-            """Yield the parts; the store shows nothing of them before it has the last."""
-            for part in parts:
-                running.update(part)
-                yield part
-            _name(adapters, WRITING, key, running.hexdigest())
-
-        below.replace(key, named())
-        _name(adapters, WRITTEN, key, running.hexdigest())
-
-    own = {"create": create, "replace": replace, "__repr__": lambda _: repr(below)}
+    own = {"create": create, "__repr__": lambda _: repr(below)}
     kind = type("AuditedStore", (type(below),), own)
     store: Store = object.__new__(kind)
     store.__dict__ = below.__dict__  # everything else it can do, and is, stays its own
     return adapters._replace(store=store)
 
 
-def _name(adapters: Adapters, what: str, key: str, sha256: str) -> None:
+def _name(adapters: Adapters, word: str, key: str, sha256: str) -> None:
     """Enter an object in the journal."""
 
     def name(act: Act) -> None:
         act.facts["objects"] = {key: sha256}
 
     of_run = _OF_RUN.match(key)
-    enter(adapters, key.partition("/")[0], what, name, run=of_run[1] if of_run else None)
+    enter(adapters, key.partition("/")[0], word, name, run=of_run[1] if of_run else None)
 
 
 class Named(NamedTuple):
@@ -98,9 +79,8 @@ def named_since(adapters: Adapters, prefix: str, since: datetime) -> list[Named]
     """Return the objects whose keys begin so, as entries since then name them."""
     issuer = prefix.partition("/")[0]
     is_of_store = JOURNAL.c.what.in_((WRITING, WRITTEN, FAILED))
-    return [
-        Named(entry.what, key, sha256)
-        for entry in entries(adapters, issuer, is_of_store, JOURNAL.c.at >= since)
-        for key, sha256 in entry.facts["objects"].items()
-        if key.startswith(prefix)
-    ]
+    named = list[Named]()
+    for entry in entries(adapters, issuer, is_of_store, JOURNAL.c.at >= since):
+        objects = entry.facts["objects"].items()
+        named += [Named(entry.what, key, sha) for key, sha in objects if key.startswith(prefix)]
+    return named

@@ -124,6 +124,6 @@ def _read(
     with adapters.database.snapshot() as connection:
         rows = connection.execute(query.order_by(DECISION.c.number)).all()
     return [
-        (subject, record.model_validate({**facts, "at": at, "by": by, "reason": reason}))
-        for subject, facts, at, by, reason in rows
+        (subject, record.model_validate({**facts, "at": moment, "by": by, "reason": reason}))
+        for subject, facts, moment, by, reason in rows
     ]

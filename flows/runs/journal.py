@@ -1,8 +1,7 @@
 """The journal of an issuer: who did what, when; an entry in the transaction of each act.
 
 An entry has the digest of the one before, the rows that the act wrote, and, where the process has
-the key, a proof. So a row or an entry that somebody else changed does not fit any more, and a
-database that is lost is made again from the entries that are in the store.
+the key, a proof. So a row or an entry that somebody else changed does not fit any more.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -74,13 +73,11 @@ def enter(
     *,
     run: str | None = None,
     reason: str = "",
-    once: str | None = None,
-    at: datetime | None = None,
 ) -> T:
     """Do one act of an issuer, in one transaction with its journal entry; return what `work` does.
 
     Nothing is entered where `work` neither writes nor notes anything. `work` may be repeated whole,
-    so it changes nothing outside. `at`: when it was done, by default now.
+    so it changes nothing outside.
     """
 
     def act(connection: Connection) -> T:
@@ -91,11 +88,10 @@ def enter(
         entries += [(done, of_run, facts, []) for done, of_run, facts in doing.notes]
         for done, of_run, facts, changes in entries:
             entry = {
-                "at": (at or adapters.now()).astimezone(UTC),
+                "at": adapters.now().astimezone(UTC),
                 "by": redact(adapters.actor),
                 "what": done,
                 "run": of_run,
-                "once": once,
                 "reason": reason,
                 "facts": plain(facts),
                 "changes": changes,

@@ -95,7 +95,8 @@ class StoredOutcomes:
         self._database = adapters.database
         self._issuer = issuer
         self._run = run
-        chunk, file = ANSWERED_CHUNK.c, RESULT_FILE.c
+        chunk = ANSWERED_CHUNK.c
+        file = RESULT_FILE.c
         query = select(chunk.number, chunk.chunk, RESULT_FILE).where(
             chunk.issuer == issuer,
             chunk.run == run,

@@ -113,12 +113,12 @@ def _read(adapters: Adapters, issuer: str, *which: ColumnElement[bool]) -> list[
 
 
 def _single_link(row: dict[str, Any]) -> SingleLink:
-    asked = {name: row[_ASKED.get(name, name)] for name in SingleAsked.model_fields}
+    fields = {name: row[_ASKED.get(name, name)] for name in SingleAsked.model_fields}
     answer = None
     if row["outcome"] is not None:
         answered = {name: row[_ANSWERED.get(name, name)] for name in SingleAnswered.model_fields}
         answer = SingleAnswered.model_validate(answered)
-    request = SingleAsked.model_validate(asked)
+    request = SingleAsked.model_validate(fields)
     return SingleLink(row["id"], request, answer, row["run"], row["link"])
 
 
@@ -166,16 +166,16 @@ def _write_personal(act: Act, id_: str, columns: dict[str, Any]) -> None:
 
 
 def remove_singles(
-    adapters: Adapters, issuer: str, which: ColumnElement[bool], what: str, run: str | None = None
+    adapters: Adapters, issuer: str, which: ColumnElement[bool], entry: str, run: str | None = None
 ) -> None:
-    """Remove single links; `what`: as the journal calls it."""
+    """Remove single links; `entry`: what the journal calls that."""
 
     def work(act: Act) -> None:
         query = select(SINGLE_LINK.c.id).where(SINGLE_LINK.c.issuer == issuer, which)
         for id_ in act.connection.execute(query).scalars().all():
             act.delete(SINGLE_LINK, {"id": id_})
 
-    enter(adapters, issuer, what, work, run=run)
+    enter(adapters, issuer, entry, work, run=run)
 
 
 def with_ids(ids: Collection[str]) -> ColumnElement[bool]:

@@ -48,20 +48,21 @@ class StoredRuns:
     Each call gives runs of which nothing was read before.
     """
 
-    def __init__(self, adapters: Adapters, issuer: str) -> None:
+    def __init__(self, adapters: Adapters, issuer: str, same: Self | None = None) -> None:
+        self._same = same  # which may have been listed already
         self.adapters = adapters
         self.store = adapters.store
         self.issuer = issuer
 
     def within(self, connection: Connection) -> Self:
         """Return the same runs as an open transaction sees them: none begins within another."""
-        same = type(self)(self.adapters.within(connection), self.issuer)
-        same.__dict__["ids"] = self.ids  # listed once
-        return same
+        return type(self)(self.adapters.within(connection), self.issuer, self)
 
     @read_once
     def ids(self) -> list[RunId]:
         """The ids of the runs, by business date."""
+        if self._same is not None:
+            return self._same.ids
         folders = (entry.key for entry in self.store.keys(runs(self.issuer), shallow=True))
         named = (RunId.parse(folder.rstrip("/").rpartition("/")[2]) for folder in folders)
         return sorted((run for run in named if run is not None), key=lambda run: run.age)

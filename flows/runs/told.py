@@ -28,16 +28,18 @@ def acknowledgements_to(issuer: str) -> Line[Acknowledgement]:
 
 def told_last(adapters: Adapters, issuer: str) -> dict[str, str]:
     """Return what was told last of each run or file that is still open, by digest."""
-    told = ACKNOWLEDGEMENT.c
-    query = select(told.subject, told.says).where(told.issuer == issuer, told.says.is_not(None))
+    row_of = ACKNOWLEDGEMENT.c
+    query = select(row_of.subject, row_of.says).where(
+        row_of.issuer == issuer, row_of.says.is_not(None)
+    )
     with adapters.database.snapshot() as connection:
         return {row[0]: row[1] for row in connection.execute(query)}
 
 
 def runs_by_folder(adapters: Adapters, issuer: str) -> dict[str, str]:
     """Return the run of which each acknowledgement told, "" for none, by its folder."""
-    told = ACKNOWLEDGEMENT.c
-    query = select(told.folder, told.run).where(told.issuer == issuer)
+    row_of = ACKNOWLEDGEMENT.c
+    query = select(row_of.folder, row_of.run).where(row_of.issuer == issuer)
     with adapters.database.snapshot() as connection:
         return {row[0]: row[1] for row in connection.execute(query)}
 

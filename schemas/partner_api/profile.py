@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Annotated, Any, Final, NamedTuple
 
 from pydantic import BeforeValidator, StringConstraints, field_validator
@@ -220,9 +220,8 @@ class Profile(Settings):
         unknown = ", ".join(sorted(names.keys() - NAMES.keys()))
         if unknown:
             raise ValueError(f"{unknown}: none of the names that deploy/SETTINGS.md lists")
-        properties = sorted(
-            place for name, places in names.items() if _CREDENTIALS in name for place in places
-        )
+        credentials = [places for name, places in names.items() if _CREDENTIALS in name]
+        properties = sorted(chain.from_iterable(credentials))
         for place, following in pairwise(properties):
             if place == following or following.startswith(f"{place}."):
                 raise ValueError(f"{following}: {place} has a value of its own already")

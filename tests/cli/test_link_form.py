@@ -77,7 +77,9 @@ def test_a_form_is_learned_shown_and_confirmed_once(bank: Bench, tmp_path: Path)
     ]
     [record] = decided(bank)
     assert ("they said so", "confirmed") == (record.reason, record.what)
-    assert ["link form confirmed"] == [entry.what for entry in entries(bank.adapters, "bank")]
+    assert 1 == [entry.what for entry in entries(bank.adapters, "bank")].count(
+        "link form confirmed"
+    )
 
 
 @pytest.mark.slow

@@ -9,15 +9,19 @@ from pathlib import Path
 
 import pytest
 
+from flows.adapters.local import LocalStore
 from flows.commands.context import Context
+from flows.database.connection import Database
 from flows.reports.work_kinds import WORK
+from flows.runs.journal import entries
 from flows.runs.shown_rows import OtherRowsError
 from flows.steps import Step
+from schemas.database import JOURNAL
 from schemas.portal import CUID, PAN, POSTAL_CODE
 from tests.builders import portal_rows
 from tests.cli.test_mend import bank_in, cardlink, decided, told
 from tests.mentions import ENTRIES
-from tests.night import Bench, issuer, portal_csv
+from tests.night import Bench, edges, issuer, portal_csv
 from tests.test_dry_runs import CASES, WHY, Facts, objects, outbox
 
 UNNAMED = ("outbox release", "outbox cancel", "mend close", "mend reopen", "mend keep-link")
@@ -29,11 +33,18 @@ def deciding(folder: Path, command: str) -> Facts:
     return {name: value for name, value in case.items() if name != "rows"}
 
 
+def recorded(folder: Path) -> tuple[object, list[int]]:
+    """Return what the store and the journal have, apart from the settings that are found first."""
+    bank = edges(LocalStore(folder / "store"), Database(folder / "cardlink.db"))
+    of_acts = entries(bank, "bank", JOURNAL.c.what != "settings recorded")
+    return objects(folder), [entry.number for entry in of_acts]
+
+
 @pytest.mark.parametrize("command", ["outbox hold", *UNNAMED])
 def test_a_decision_needs_the_number_that_its_dry_run_shows(tmp_path: Path, command: str) -> None:
     case = deciding(tmp_path, command)
     entry = ENTRIES[command]
-    before = objects(tmp_path)
+    before = recorded(tmp_path)
 
     tried = entry(Context(tmp_path), **case, dry_run=True)
     refused = list[int]()
@@ -41,12 +52,12 @@ def test_a_decision_needs_the_number_that_its_dry_run_shows(tmp_path: Path, comm
         with pytest.raises(OtherRowsError) as raised:
             entry(Context(tmp_path), **case, rows=rows)
         refused.append(raised.value.fields["count"])
-    unchanged = objects(tmp_path)
+    unchanged = recorded(tmp_path)
     entry(Context(tmp_path), **case, rows=str(tried.rows))
 
     assert f"--rows {tried.rows} " in str(tried.next_step)
     assert [tried.rows] * 2 == refused
-    assert before == unchanged != objects(tmp_path)
+    assert before == unchanged != recorded(tmp_path)
 
 
 def refused_rows(bench: Bench, name: str, *cuids: str) -> None:
@@ -152,11 +163,11 @@ def test_rows_are_sent_again_only_as_many_as_the_dry_run_showed(
     all_refused(bank, "bank-20261120.csv", 4)
     line = shlex.split(told(tmp_path, *SEND, "--dry-run")["next"])[1:]
     all_refused(bank, "bank-20261121.csv", 7)
-    before = objects(tmp_path)
+    before = recorded(tmp_path)
 
     stale = cardlink(tmp_path, *line)
     without = cardlink(tmp_path, *SEND)
-    unchanged = objects(tmp_path)
+    unchanged = recorded(tmp_path)
     done = decided(tmp_path, *SEND)
 
     assert "4" == line[line.index("--rows") + 1]

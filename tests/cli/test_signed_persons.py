@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
-from flows.adapters.gpg_signer import is_signed_by, signature_by
+from flows.adapters.gpg_signer import is_signed_by
+from flows.adapters.local import LocalStore
 from flows.cli.main import main
 from flows.commands.context import Context
 from flows.commands.outbox import cancel
-from flows.extensions.simulator.portal_key import PortalKey
+from flows.database.connection import Database
 from flows.operations.four_eyes import NotProvedError, RequestChangedError
+from flows.runs.audited_store import WRITTEN
 from flows.runs.identity import canonical, digest
-from flows.runs.sealing import SecretKeyUnreadableError, SignatureRefusedError
-from schemas.settings import FourEyes
+from flows.runs.journal import Act, enter
 from tests import keys
+from tests.night import edges
 from tests.test_dry_runs import outbox
 
 TWO = """
@@ -128,7 +131,7 @@ def test_a_request_forged_with_its_trail_is_refused_because_nobody_signed_it(
     place = approvals / digest(forged)[:12]
     place.mkdir()
     (place / "000001.json").write_bytes(forged)
-    name_in_trail(tmp_path, f"bank/approvals/{place.name}/000001.json", forged)
+    name_in_journal(tmp_path, f"bank/approvals/{place.name}/000001.json", forged)
 
     done = typed(tmp_path, run, "anna", "anna", place.name)
 
@@ -136,50 +139,12 @@ def test_a_request_forged_with_its_trail_is_refused_because_nobody_signed_it(
     assert "bert did not sign it" in facts(done)["message"]
 
 
-def name_in_trail(folder: Path, key: str, content: bytes) -> None:
-    """Add an entry to the trail, as whoever can write to the store can."""
-    entries = sorted((folder / "store" / "bank" / "audit" / "0000").iterdir())
-    last = json.loads(entries[-1].read_bytes())
-    entry = {
-        **last,
-        "before": digest(entries[-1].read_bytes()),
-        "objects": {key: digest(content)},
-        "seal": "",
-    }
-    entry["seal"] = digest(canonical(entry))
-    (entries[-1].parent / f"{len(entries) + 1:06d}.json").write_bytes(canonical(entry))
+def name_in_journal(folder: Path, key: str, content: bytes) -> None:
+    """Add an entry to the journal, as whoever can write to the database can."""
 
+    def work(act: Act) -> None:
+        act.facts["objects"] = {key: digest(content)}
 
-def test_a_key_of_another_statement_or_one_that_ended_signs_nothing() -> None:
-    anna = KEYS["anna"]
-    signature = signature_by(b"one", anna.secret, "")
-
-    assert is_signed_by(b"one", signature, anna.public, anna.fingerprint)
-    assert not is_signed_by(b"other", signature, anna.public, anna.fingerprint)
-    assert not is_signed_by(b"one", signature, anna.public, KEYS["bert"].fingerprint)
-    assert not is_signed_by(b"one", "no signature", anna.public, anna.fingerprint)
-    assert not is_signed_by(b"one", signature, b"", anna.fingerprint)
-
-
-def test_a_key_with_a_passphrase_signs_with_it_alone() -> None:
-    behind: PortalKey = keys.behind("correct horse")
-
-    signature = signature_by(b"one", behind.secret, "correct horse")
-
-    assert is_signed_by(b"one", signature, behind.public, behind.fingerprint)
-    for passphrase in ("", "wrong"):
-        with pytest.raises((SignatureRefusedError, SecretKeyUnreadableError)):
-            signature_by(b"one", behind.secret, passphrase)
-
-
-@pytest.mark.parametrize(
-    "persons",
-    [
-        {"anna": "A" * 40},
-        {"anna": "A" * 40, "an.na": "B" * 40},
-        {"anna": "A" * 40, "bert": "A" * 40},
-    ],
-)
-def test_one_person_or_one_key_twice_is_no_pair(persons: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match="persons"):
-        FourEyes.model_validate({"persons": persons})
+    outside = edges(LocalStore(folder / "store"), Database(folder / "cardlink.db"))
+    adapters = outside._replace(now=lambda: datetime.now(UTC))
+    enter(adapters, "bank", WRITTEN, work)

@@ -22,7 +22,7 @@ from sqlalchemy import (
     select,
 )
 
-from flows.database.bulk import insert_frame, read_frame, upsert_frame
+from flows.database.bulk import insert_frame, read_frame
 from flows.database.connection import Database
 from schemas.database import TEXT, Moment
 
@@ -194,37 +194,6 @@ def test_columns_that_a_frame_lacks_are_null(database: Database) -> None:
     frame = frame_of([("x", *[None] * 6)])
 
     assert_frame_equal(frame, inserted_and_read(database, frame.select("order", "number")))
-
-
-def test_an_upsert_sets_the_columns_it_has_in_rows_that_exist_and_adds_the_others(
-    database: Database,
-) -> None:
-    before = frame_of([("a", 1, *[None] * 5), ("b", 2, *[None] * 5)])
-    changes = pl.DataFrame(
-        {"order": [None, "c"], "number": [1, 2]}, {"order": pl.String, "number": pl.UInt16}
-    )
-    after = frame_of([("a", 1, *[None] * 5), (None, 2, *[None] * 5), ("c", *[None] * 6)])
-
-    with database.rehearsal(BANK) as connection:
-        THINGS.create(connection)
-        insert_frame(connection, THINGS, before)
-        upsert_frame(connection, THINGS, changes)
-        upsert_frame(connection, THINGS, changes.clear())
-        read = stored(connection)
-
-    assert_frame_equal(after, read)
-
-
-def test_an_upsert_of_keys_alone_adds_those_that_are_new(database: Database) -> None:
-    pairs = pl.DataFrame({"issuer": ["b", "a"], "number": [1, 1]}, PAIR)
-
-    with database.rehearsal(BANK) as connection:
-        PAIRS.create(connection)
-        upsert_frame(connection, PAIRS, pairs)
-        upsert_frame(connection, PAIRS, pairs)
-        read = read_frame(connection, select(PAIRS).order_by(PAIRS.c.issuer), PAIR)
-
-    assert_frame_equal(pairs.sort("issuer"), read)
 
 
 def test_texts_are_sorted_byte_by_byte(database: Database) -> None:

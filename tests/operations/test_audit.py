@@ -20,8 +20,8 @@ from flows.operations.remediation import dismiss
 from flows.runs.audited_store import UNDER_WAY
 from flows.runs.errors import NotFoundError
 from flows.runs.keys import keys_of
+from flows.runs.named_objects import is_named
 from flows.runs.outbox import move
-from flows.runs.trail_entries import is_named
 from schemas.manifest import Manifest
 from tests import servers
 from tests.builders import quick
@@ -132,7 +132,7 @@ def mutate_entry(lived: Lived, chance: random.Random, entries: int) -> Mutation:
             set_number = "update journal set number = {} where number = {}"
             statements = tuple(set_number.format(new, old) for old, new in pairs)
         case _:
-            columns = "issuer, at, by, what, run, once, reason, facts, changes, before, digest, proof, proved_by"
+            columns = "issuer, at, by, what, run, reason, facts, changes, before, digest, proof, proved_by"
             statements = (
                 f"insert into journal (number, {columns}) select {entries + 1}, {columns} "
                 f"from journal {of_it}",

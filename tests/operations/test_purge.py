@@ -39,7 +39,6 @@ from flows.runs.context import IssuerContext
 from flows.runs.delivered import DeliveryId, all_deliveries, line_of
 from flows.runs.errors import AbandonedError, LedgerPurgedError
 from flows.runs.handovers import make
-from flows.runs.identity import canonical
 from flows.runs.journal import Act, enter
 from flows.runs.keys import keys_of
 from flows.runs.outbox import move, outboxes

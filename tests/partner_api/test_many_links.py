@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from flows.adapters.local import LocalSource, LocalStore
+from flows.database.connection import Database
 from flows.errors import CardlinkError
 from flows.partner_api import linking
 from flows.partner_api.link_plan import (
@@ -82,7 +83,8 @@ def bench_at(folder: Path, **service: object) -> Bench:
     """Return a bench on the night of `run`."""
     root = folder / "bank"
     store = LocalStore(root / "store")
-    return Bench(store, issuer(service={**SERVICE, **service}), folder=root)
+    settings = issuer(service={**SERVICE, **service})
+    return Bench(store, settings, folder=root, database=Database(root / "cardlink.db"))
 
 
 def planned(bench: Bench, run: str, **choices: bool) -> LinkPlan:

@@ -12,7 +12,6 @@ from typing import Any
 import polars as pl
 import pytest
 
-from flows.runs.single_links import row_attempt
 from flows import __version__
 from flows.reports import page, rebuild, workbook
 from flows.reports.business_result import with_attempts
@@ -24,11 +23,11 @@ from flows.runs.closings import add_closing
 from flows.runs.events import ANSWERED
 from flows.runs.journal import enter
 from flows.runs.outbox import move
+from flows.runs.single_links import row_attempt
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from schemas.breaks import Break
-from schemas.records import Closing
-from schemas.records import SingleAsked
+from schemas.records import Closing, SingleAsked
 from schemas.tables import Awaiting, Questions, Refusals
 from tests.builders import quick
 from tests.memory_bench import MemoryBench, memory_bench

@@ -26,11 +26,6 @@ def is_named(key: str) -> bool:
     return bool(RECORDS.fullmatch(key) or EVIDENCE.fullmatch(key))
 
 
-def named_keys(store: Store, issuer: str) -> list[str]:
-    """Return the keys of all stored objects of an issuer that its journal names."""
-    return [entry.key for entry in store.keys(f"{issuer}/") if is_named(entry.key)]
-
-
 def record_keys(store: Store, issuer: str) -> Iterator[str]:
     """Yield the keys of an issuer's records: decisions and facts that are created once and kept."""
     keys = (entry.key for entry in store.keys(f"{issuer}/"))
