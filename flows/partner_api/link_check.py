@@ -86,7 +86,7 @@ def check_links(
     recheck: bool = False,
     limit: Limit = NO_LIMIT,
 ) -> LinkCheck:
-    """Query the service for the links of a run that are due (`due_links.py`), store the results.
+    """Query the service for the links of a run that are due (`due_links`), store the results.
 
     Within `limit`, the most urgent first. With `recheck` every active link is due.
     Links whose URLs have one id are not queried: it is not theirs. Jobs are
