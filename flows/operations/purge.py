@@ -55,7 +55,7 @@ from flows.runs.keys import (
 )
 from flows.runs.read_once import read_once
 from flows.runs.run_status import RunStatus
-from flows.runs.single_links import prompted_singles, remove_singles, with_ids
+from flows.runs.single_links import place_of, prompted_singles, remove_singles, with_ids
 from flows.runs.store import Cleaner, ConflictError, Entry, StoreDeniedError
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
@@ -79,6 +79,12 @@ class PurgeUnit(NamedTuple):
     resumed: bool = False
     abandons: bool = False  # a run that was never committed
     singles: tuple[str, ...] = ()  # ids of single links that belong to no run
+
+    @property
+    def names(self) -> list[str]:
+        """What goes: the keys of its objects, and its single links."""
+        keys = [entry.key for entry in self.entries]
+        return [*keys, *map(place_of, self.singles)]
 
 
 class KeptPart(NamedTuple):

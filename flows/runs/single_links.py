@@ -69,7 +69,7 @@ class SingleLink(NamedTuple):
     @property
     def place(self) -> str:
         """How findings and people name it."""
-        return f"{SINGLE_LINK.name}/{self.id}"
+        return place_of(self.id)
 
     @property
     def state(self) -> str:
@@ -82,6 +82,11 @@ class SingleLink(NamedTuple):
         until = self.asked.link_until
         ends = self.answered.expires_on if self.answered else None
         return until is not None and ends is not None and ends != until
+
+
+def place_of(id_: str) -> str:
+    """Return how findings and people name the single link with this id."""
+    return f"{SINGLE_LINK.name}/{id_}"
 
 
 def row_attempt(run: str, row: int, number: int) -> str:
