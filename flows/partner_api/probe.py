@@ -225,11 +225,6 @@ def guessed_job(document: object, types: Mapping[str, str], profile: Profile) ->
     return Guess([*others, *unit], [*guess.doubts, doubt])
 
 
-def _exceeds(value: object, most: float) -> bool:
-    seconds = number(value)
-    return seconds is not None and seconds > most
-
-
 def _candidates(types: Mapping[str, str], field: str) -> list[str]:
     return [path for path in types if _has_name(path, JOB_SIGNS[field].split())]
 
