@@ -3,8 +3,8 @@
 Every table leads with the issuer. Texts compare by their bytes. Times are UTC, days the issuer's
 own. No table has a card number, a CVV, or a hash of either.
 
-The journal, what people decided and what was handed over are here alone. The rest is derived from
-what the store has, so far: it is made anew by the next command (`DERIVED`).
+The journal, what people decided, single links and what was handed over are here alone. The rest is
+derived from what the store has, so far: it is made anew by the next command (`DERIVED`).
 """
 
 from datetime import UTC, datetime
