@@ -478,6 +478,8 @@ def governing(*, is_rehearsal: bool) -> Iterator[list[Text]]:
         yield governs.remarks
     finally:
         _GOVERNING.reset(token)
+        if not is_rehearsal:
+            governs.end()
 
 
 def _user() -> str:

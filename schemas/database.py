@@ -3,8 +3,9 @@
 Every table leads with the issuer. Texts compare by their bytes. Times are UTC, days the issuer's
 own. No table has a card number, a CVV, or a hash of either.
 
-The journal, what people decided, single links and what was handed over are here alone. The rest is
-derived from what the store has, so far: it is made anew by the next command (`DERIVED`).
+What an act wrote is in its journal entry, and the store has the journal in segments: of these, and
+of a backup, a database that is lost is made again (`flows/operations/recovery.py`). What is
+derived (`DERIVED`) is made anew by the next command.
 """
 
 from datetime import UTC, datetime
@@ -119,6 +120,8 @@ ISSUER = Table(
     "issuer",
     METADATA,
     _issuer(),
+    _column("incarnation", TEXT, "the journal's name in the store; null: none stored", null=True),
+    _column("stored", Integer(), "number of the last entry that a segment has", null=True),
     PrimaryKeyConstraint("issuer"),
     comment="An issuer: whoever changes something of it locks its row.",
 )
@@ -176,6 +179,30 @@ PERSON = Table(
     ForeignKeyConstraint(["issuer"], ["issuer.issuer"]),
     Index(None, "issuer", "holder", unique=True),
     comment="Whom decisions are about; not in the journal, and deleted by an erasure.",
+)
+
+PURGE = Table(
+    "purge",
+    METADATA,
+    _issuer(),
+    _column("number", Integer(), "its number among the issuer's purges, from 1"),
+    _column("run", TEXT, "the run; null: links of no run", null=True),
+    _column("part", TEXT, "chunks, or ledger with all that names cardholders"),
+    _column("at", Moment(), "when it began"),
+    _column("by", TEXT, "whose command purged it"),
+    _column("since", Moment(), "the last answer or activity, from which its term counts"),
+    _column("setting", TEXT, "the setting that says how long it is kept"),
+    _column("objects", JSON(), "how many objects went, by folder"),
+    _column("bytes", BigInteger(), "their size"),
+    _column("verdict", TEXT, "the verdict of the run's last report"),
+    _column("rows", JSON(), "the figures of that report"),
+    _column("removed", JSON(none_as_null=True), "who left the book, counts by state", null=True),
+    PrimaryKeyConstraint("issuer", "number"),
+    ForeignKeyConstraint(["issuer"], ["issuer.issuer"]),
+    CheckConstraint("number >= 1", name="number"),
+    CheckConstraint("part IN ('chunks', 'ledger')", name="part"),
+    Index(None, "issuer", "run", "part", unique=True),
+    comment="What retention has removed: a part of a run once, and links of no run.",
 )
 
 SETTINGS_IN_FORCE = Table(

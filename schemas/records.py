@@ -160,9 +160,7 @@ class FormDecision(Record):
 
 
 class Reseal(Record):
-    """One record of a run's chain `reseals/`: these chunks, sealed again to these keys, replace the
-    earlier ones.
-    """
+    """These chunks of a run, sealed again to these keys, replace the earlier ones."""
 
     run: str
     generation: int
@@ -182,25 +180,19 @@ class RewrittenPart(NamedTuple):
 
 
 class LedgerRewritten(Record):
-    """One record of a run's chain `rewritten/`: these parts replace those of the manifest."""
+    """These parts of a run's ledger replace those of the manifest."""
 
     parts: tuple[RewrittenPart, ...]
 
 
-class ErasureKey(Document):
-    """The key of an issuer's digests of erased cardholders, made with the first erasure."""
-
-    key: str
-
-
 class Erasure(Record):
-    """One record of the chain `erasures/`: cardholders are forgotten, or how far that has come.
+    """Cardholders are forgotten, or how far that has come.
 
     `persons`: keyed digests of all that they were known by (`flows/runs/erased.py`); nothing is
     sent for them again. `people` and `cards`: how many the book had of them. `deleted`: the keys of
     objects that named them and go; what they say of others is written anew before. `removed`: of
     what an erasure removes, only deliveries still name who is in the records so far; `finished`:
-    these do not, either.
+    these do not, either. `key`, in the first record of all: of the digests.
     """
 
     what: Literal["forgotten", "removed", "finished"]
@@ -208,6 +200,7 @@ class Erasure(Record):
     people: int = 0
     cards: int = 0
     deleted: tuple[str, ...] = ()
+    key: str = ""
 
 
 class SingleAsked(Document):

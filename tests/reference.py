@@ -290,8 +290,8 @@ for the same there, and these; what is accepted is what the column accepts."""
 DATABASE: Final = f"""# The database
 
 {MADE}
-Where each cardholder stands, and how far each run came, is in a relational database, so far worked
-out from the store. `CARDLINK_DATABASE_URL` says where ([SETTINGS.md](SETTINGS.md)), and `cardlink
+Where each cardholder stands, and how far each run came, is in a relational database, with what was decided and who
+did what. `CARDLINK_DATABASE_URL` says where ([SETTINGS.md](SETTINGS.md)), and `cardlink
 check ISSUER` shows it: on one machine a SQLite file, `/var/lib/cardlink/cardlink.db` or `cardlink.db`
 in the issuers' folder; of several machines a PostgreSQL. Who needs it: [README.md](README.md). What
 it has of a cardholder: [SECURITY.md](SECURITY.md); no card number, no CVV, no hash of either. Links

@@ -16,6 +16,7 @@ from flows.commands.context import Context
 from flows.commands.result import Result
 from flows.errors import CardlinkError
 from flows.runs.keys import corrections, extracts
+from flows.runs.stored_journal import flush_journal
 from schemas.database import SETTINGS_IN_FORCE
 from schemas.portal import EMAIL, NICKNAME, PAN, PHONE
 from tests import keys, mentions
@@ -175,6 +176,19 @@ def settings_lost(folder: Path) -> Refusal:
     return Refusal(submitting(NEXT))
 
 
+def other_journal(folder: Path) -> Refusal:
+    """Lose the database of an issuer whose store has the journal."""
+    bench = bank(folder)
+    bench.drop(3)
+    facts_of(folder, "submit", issuer="bank")
+    flush_journal(bench.adapters, "bank")
+    bench.database.close()
+    for file in folder.glob("cardlink.db*"):
+        file.unlink()
+    bench.drop(3, NEXT, seed=3)
+    return Refusal(submitting(NEXT))
+
+
 def about(
     folder: Path, prepare: Callable[[Path], tuple[Bench, str]], line: str, **words: str
 ) -> Refusal:
@@ -215,14 +229,6 @@ def unsealed(folder: Path) -> Refusal:
     bank(folder).drop_bytes(portal_csv(portal_rows({PAN: "4000001234567899"})))
     setting(folder, **{"[portal]": "[portal]\nsealed = false"})
     return Refusal(submitting(), {"FILE": str(folder / "sample.csv")})
-
-
-def erasure_key_gone(folder: Path) -> Refusal:
-    """Remove the key that knows who was erased."""
-    arguments = PREPARED["person erase"](folder)
-    facts_of(folder, "person erase", **arguments)
-    (folder / "store" / "bank" / "erasures" / "key.json").unlink()
-    return Refusal(f"cardlink person erase {arguments['target']} --row 3 {WHY}")
 
 
 def other_settings(folder: Path) -> Refusal:

@@ -258,7 +258,7 @@ class _News:
             registered=max(news.registered, default=self._mark.registered),
             newest=max(days, default=self._mark.newest),
             journal=news.journal,
-            removed=opening_balance(self._store, self._issuer, self._purged, self._mark.removed),
+            removed=opening_balance(self._stored.adapters, self._issuer, self._mark.removed),
         )
 
     def _lose_attempts(self, run: str) -> None:

@@ -36,7 +36,7 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {
         "deploy-files",
         "completion",
     ),
-    "Keep and prove": ("audit", "purge", "person"),
+    "Keep and prove": ("audit", "purge", "person", "backup", "recover"),
     "Practise": ("demo", "practice", "practice people", "sample", "simulate"),
 }
 # what the first words of commands of two words say in help

@@ -188,7 +188,7 @@ def _changes(
 ) -> pl.DataFrame:
     """Return what is to be delivered, withdrawals that wait among it (DELTA)."""
     known = pl.concat([books.delivered, books.unconfirmed]).select(*CARD_OF_LINK).unique()
-    erased = erased_people(context.adapters.store, context.issuer.issuer)
+    erased = erased_people(context.adapters, context.issuer.issuer)
     forgotten = known.filter(erased.named_by(known["cuid"]))
     reasons = [now.stopped, forgotten.with_columns(standing=pl.lit(FORGOTTEN))]
     if settings_of(context.issuer, receiver).retired:

@@ -8,6 +8,7 @@ where they were counted: their records have their place and a reason, and nothin
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -20,9 +21,10 @@ from flows.operations.personal_data import Mention, are_outcomes_of, is_in_place
 from flows.reports.across import reconcile_runs
 from flows.reports.lists import write_unsent
 from flows.reports.rebuild import rebuild_lasting
+from flows.runs.adapters import Adapters
 from flows.runs.answers import erase_answers
-from flows.runs.chains import add_next, records
 from flows.runs.context import IssuerContext
+from flows.runs.decisions import LEDGER, count_decisions, decide, decisions_by_subject
 from flows.runs.delivered import (
     FILES,
     DeliveryId,
@@ -34,6 +36,7 @@ from flows.runs.erased import People
 from flows.runs.events import record_event
 from flows.runs.frames import from_parquet, write_parquet
 from flows.runs.identity import digest
+from flows.runs.journal import Act, enter
 from flows.runs.keys import reconciliation
 from flows.runs.persons import forget_persons
 from flows.runs.placements import mark_check, placements_key, read_placements
@@ -79,7 +82,8 @@ def erase_mentions(
             _erase_in_report(context, people, mention.key)
     if singles:
         issuer = context.issuer.issuer
-        remove_singles(context.adapters, issuer, with_ids(singles), "single links erased")
+        removing = partial(remove_singles, which=with_ids(singles))
+        enter(context.adapters, issuer, "single links erased", removing)
     forget_persons(context.adapters, context.issuer.issuer, people)
     for run in sorted({*rows, *_rewritten_since(context, since)}):
         _report(context, StoredRun.by_id(context.adapters, run))
@@ -105,7 +109,7 @@ def _erase_in_run(
     )
     for part in run.committed().ledger:
         _erase_in_placements(cleaner, run, part, rows)
-    parts = _write_ledger_anew(run, rows, signed)
+    parts = _write_ledger_anew(context.adapters, run, rows, signed)
     if parts:
         record_event(context.adapters, run.keys, "erased", rows=len(rows))
     for anew in parts:
@@ -115,19 +119,32 @@ def _erase_in_run(
 
 
 def _write_ledger_anew(
-    run: StoredRun, rows: Sequence[int], signed: Mapping[str, Any]
+    adapters: Adapters, run: StoredRun, rows: Sequence[int], signed: Mapping[str, Any]
 ) -> tuple[RewrittenPart, ...]:
     """Write and record what the ledger is without these rows; once more where another erasure
     recorded its own meanwhile, and may have removed what we wrote.
     """
     while True:
         now = run.fresh()
-        number = sum(1 for _ in records(run.store, run.keys.rewritten, LedgerRewritten))
+        number = count_decisions(adapters, run.issuer, LEDGER, run.id)
         rewritten = [_rewritten(now, part, rows) for part in now.committed().ledger]
         parts = tuple(part for part in rewritten if part is not None)
         record = LedgerRewritten(**signed, parts=parts)
-        if not parts or add_next(run.store, run.keys.rewritten, number + 1, record):
+        if not parts or _is_recorded(adapters, run, record, number):
             return parts
+
+
+def _is_recorded(adapters: Adapters, run: StoredRun, record: LedgerRewritten, seen: int) -> bool:
+    """Record parts that are written anew; False where there are more records than were seen."""
+
+    def work(act: Act) -> bool:
+        within = adapters.within(act.connection)
+        if count_decisions(within, run.issuer, LEDGER, run.id) != seen:
+            return False
+        decide(act, LEDGER, run.id, record)
+        return True
+
+    return enter(adapters, run.issuer, "ledger written anew", work, run=run.id)
 
 
 def _number_of(name: str) -> int:
@@ -178,10 +195,12 @@ def _erase_in_placements(
 
 def _rewritten_since(context: IssuerContext, since: datetime) -> Iterator[str]:
     """Yield the runs whose ledger was written anew since then: their reports may be older."""
-    for run in StoredRuns(context.adapters, context.issuer.issuer).with_ledger():
-        chain_of_run = records(run.store, run.keys.rewritten, LedgerRewritten)
-        if any(record.at >= since for record in chain_of_run):
-            yield run.id
+    issuer = context.issuer.issuer
+    purged = StoredRuns(context.adapters, issuer).without_ledger
+    by_run = decisions_by_subject(context.adapters, issuer, LEDGER, LedgerRewritten)
+    for run, records in by_run.items():
+        if run not in purged and any(record.at >= since for record in records):
+            yield run
 
 
 def _report(context: IssuerContext, run: StoredRun) -> None:

@@ -9,7 +9,7 @@ from flows.runs.chains import records
 from flows.runs.context import IssuerContext
 from flows.runs.decisions import decision_rows
 from flows.runs.identity import canonical, digest
-from flows.runs.keys import approvals, extracts, purged
+from flows.runs.keys import approvals, extracts
 from flows.runs.named_objects import record_keys
 from flows.runs.store import Store, read
 from flows.runs.stored_run import StoredRun
@@ -34,6 +34,8 @@ def evidence(context: IssuerContext, run: str) -> dict[str, bytes]:
     files["objects.sha256"] = _object_digests(stored_run)
     subjects = (run, stored_run.planned().source.sha256)
     decided = decision_rows(context.adapters, issuer, subjects)
+    purged = [record.model_dump(mode="json") for record in stored_run.purges]
+    files["purges.jsonl"] = b"".join(canonical(record) + b"\n" for record in purged)
     files["decisions.jsonl"] = b"".join(canonical(row) + b"\n" for row in decided)
     with context.adapters.database.snapshot() as connection:
         entries = stored_entries(connection, issuer)
@@ -67,7 +69,6 @@ def _record_keys(context: IssuerContext, run: StoredRun) -> list[str]:
     subjects = (run.id, source.key.removeprefix(extracts(issuer)))
     prefixes = (
         run.keys.base,
-        f"{purged(issuer)}{run.id}/",
         *_request_prefixes(store, issuer, subjects),
     )
     return [key for key in record_keys(store, issuer) if key.startswith(prefixes)]

@@ -15,7 +15,7 @@ from flows.runs.single_links import CAME, REQUESTED
 from flows.runs.store import Store, read
 from flows.runs.stored_run import StoredRun
 from flows.submissions.dismissals import dismissals
-from schemas.records import PARTS, Abandoned, Closing
+from schemas.records import Abandoned, Closing
 
 _ENVELOPE = ("at", "what", "by")  # of an event; the others are its facts
 
@@ -147,15 +147,13 @@ def _dismissals(run: StoredRun) -> Iterator[HistoryEvent]:
 
 
 def _purges(run: StoredRun) -> Iterator[HistoryEvent]:
-    for part in PARTS:
-        purged = run.purged(part)
-        if purged is not None:
-            facts = {
-                "objects": sum(purged.objects.values()),
-                "bytes": purged.bytes,
-                "setting": purged.setting,
-            }
-            yield HistoryEvent(purged.at.isoformat(), f"{part} purged", purged.by, facts)
+    for purged in run.purges:
+        facts = {
+            "objects": sum(purged.objects.values()),
+            "bytes": purged.bytes,
+            "setting": purged.setting,
+        }
+        yield HistoryEvent(purged.at.isoformat(), f"{purged.part} purged", purged.by, facts)
 
 
 def _written(store: Store, key: str) -> str:

@@ -1,6 +1,6 @@
 """Purge what is due by the issuer's retention: plan first, then delete exactly what was planned.
 
-A record is written, create-only, before the first delete of a part: killed after it, the next purge
+A row is written before the first delete of a part: killed after it, the next purge
 finishes. Objects are deleted by keys that were listed and recognised, never by prefix; unknown
 objects are named and stay. `retention.py` says what is due.
 
@@ -10,7 +10,7 @@ sources nor plans, manifests, events and records.
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import chain
@@ -42,7 +42,7 @@ from flows.runs.claim import OLD, ClaimedError
 from flows.runs.context import IssuerContext
 from flows.runs.delivered import FILES, delivered_links_key, delivery_of
 from flows.runs.errors import AbandonedError
-from flows.runs.identity import canonical
+from flows.runs.journal import Act, enter
 from flows.runs.keys import (
     DROPPED,
     RunId,
@@ -50,9 +50,9 @@ from flows.runs.keys import (
     analysis,
     deliveries,
     probes,
-    purged,
     runs,
 )
+from flows.runs.purges import add_purge, purges
 from flows.runs.read_once import read_once
 from flows.runs.run_status import RunStatus
 from flows.runs.single_links import place_of, prompted_singles, remove_singles, with_ids
@@ -61,19 +61,18 @@ from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently
 from flows.runs.told import TOLD_ROWS
-from schemas.database import SINGLE_LINK
+from schemas.database import PURGE, SINGLE_LINK
 from schemas.records import PARTS, Abandoned, Part, Purged
 
 DEAD = timedelta(days=1)  # longer than any race probe or run takes
 
 
 class PurgeUnit(NamedTuple):
-    """What is deleted together, usually a part of a run: its objects, its record and that's key.
+    """What is deleted together, usually a part of a run: its objects, and its record.
 
     `resumed` where the record exists already: a purge that was killed is finished.
     """
 
-    key: str
     record: Purged
     entries: tuple[Entry, ...]
     resumed: bool = False
@@ -124,7 +123,8 @@ def plan_purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
     """Return what of an issuer is due for deletion and why the rest is kept; nothing is changed."""
     stored_runs = StoredRuns(context.adapters, context.issuer.issuer)
     known = known_runs(context.adapters, stored_runs)
-    begun = {entry.key for entry in stored_runs.store.keys(purged(stored_runs.issuer))}
+    records = purges(context.adapters, stored_runs.issuer, PURGE.c.run.is_not(None))
+    begun = {(record.run, record.part): record for record in records}
     objects = _objects_by_run(context)
 
     def plan(run_id: RunId) -> _RunPlan:
@@ -174,8 +174,7 @@ def purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
         if unit.abandons and not _ensure_abandoned(context, unit):
             continue
         if not unit.resumed:
-            context.adapters.store.create(unit.key, canonical(unit.record))
-        _remove_singles(context, unit)
+            _record_purge(context, unit)
         _forget_deliveries(context, unit)
         if unit.record.part == "ledger" and unit.record.run:
             purge_answers(context.adapters, context.issuer.issuer, unit.record.run)
@@ -185,15 +184,6 @@ def purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
     concurrently(cleaner.discard, plan.leftovers)
     finish_erasures(context, cleaner)
     return plan._replace(lots=tuple(deleted))
-
-
-def _remove_singles(context: IssuerContext, unit: PurgeUnit) -> None:
-    """Remove the single links that go with a unit: before its objects, by which it is resumed."""
-    run = unit.record.run
-    if unit.record.part == "ledger" and (run or unit.singles):
-        which = SINGLE_LINK.c.run == run if run else with_ids(unit.singles)
-        issuer = context.issuer.issuer
-        remove_singles(context.adapters, issuer, which, "single links purged", run or None)
 
 
 def _forget_deliveries(context: IssuerContext, unit: PurgeUnit) -> None:
@@ -215,13 +205,26 @@ def _counted(context: IssuerContext, units: Sequence[PurgeUnit]) -> tuple[PurgeU
     ledgers = [Ledger(unit.record.run, frozenset(unit.singles)) for unit in begun_now]
     today = local_day(adapters.now(), context.issuer.time_zone)
     counts = removals(adapters, context.issuer.issuer, today, ledgers)
-    by_key = {unit.key: count for unit, count in zip(begun_now, counts, strict=True)}
+    in_turn = iter(counts)
     return tuple(
-        unit._replace(record=unit.record.model_copy(update={"removed": by_key[unit.key]}))
-        if unit.key in by_key
+        unit._replace(record=unit.record.model_copy(update={"removed": next(in_turn)}))
+        if unit in begun_now
         else unit
         for unit in units
     )
+
+
+def _record_purge(context: IssuerContext, unit: PurgeUnit) -> None:
+    """Record that a unit is purged; the single links that go with it go in the same act."""
+    record = unit.record
+    run = record.run or None
+
+    def work(act: Act) -> None:
+        add_purge(act, record)
+        if record.part == "ledger":
+            remove_singles(act, SINGLE_LINK.c.run == run if run else with_ids(unit.singles))
+
+    enter(context.adapters, context.issuer.issuer, f"{record.part} purged", work, run=run)
 
 
 def _ensure_abandoned(context: IssuerContext, unit: PurgeUnit) -> bool:
@@ -279,8 +282,7 @@ def _links_of_no_run(context: IssuerContext) -> Iterator[PurgeUnit]:
             objects={kind: len(moments)},
             bytes=sum(entry.size for entry in entries),
         )
-        key = f"{purged(context.issuer.issuer)}{kind}/{now:%Y%m%dT%H%M%S%f}.json"
-        yield PurgeUnit(key, record, tuple(entries), singles=() if entries else tuple(singles))
+        yield PurgeUnit(record, tuple(entries), singles=() if entries else tuple(singles))
 
 
 def _single_links(context: IssuerContext, until: datetime) -> dict[str, datetime]:
@@ -316,7 +318,7 @@ def _told_rows(context: IssuerContext, until: datetime) -> list[Entry]:
 class _Candidate:
     """A run that may be purged, its objects, and its state, which is read when it is asked for.
 
-    `closed`: its figures, by which it is judged instead. `begun`: the records of purges.
+    `closed`: its figures, by which it is judged instead. `begun`: the purges by run and part.
     """
 
     def __init__(
@@ -325,7 +327,7 @@ class _Candidate:
         run: StoredRun,
         entries: Sequence[Entry],
         closed: ClosedRun | None,
-        begun: Collection[str],
+        begun: Mapping[tuple[str, Part], Purged],
     ) -> None:
         self.context = context
         self.run = run
@@ -335,7 +337,7 @@ class _Candidate:
 
     def purged(self, part: Part) -> Purged | None:
         """Return the record of a purge of a part that was begun, None where there is none."""
-        return self.run.purged(part) if self.run.keys.purged(part) in self._begun else None
+        return self._begun.get((self.run.id, part))
 
     @property
     def status(self) -> RunStatus:
@@ -394,13 +396,13 @@ def _judge(candidate: _Candidate, part: Part, entries: tuple[Entry, ...]) -> Pur
     run = candidate.run
     begun = candidate.purged(part)
     if begun is not None:
-        return PurgeUnit(run.keys.purged(part), begun, entries, resumed=True)
+        return PurgeUnit(begun, entries, resumed=True)
     kept = candidate.verdict(part)
     if kept is not None:
         return KeptPart(run.id, part, kept.why, kept.until)
     is_unfinished = candidate.state.end == "never"
     record = _record(candidate, part, entries)
-    return PurgeUnit(run.keys.purged(part), record, entries, abandons=is_unfinished)
+    return PurgeUnit(record, entries, abandons=is_unfinished)
 
 
 def _record(candidate: _Candidate, part: Part, entries: Sequence[Entry]) -> Purged:

@@ -32,7 +32,7 @@ KEPT: Literal["kept"] = "kept"  # for good
 LEFT: Literal["left"] = "left"  # by workers
 # by versions that read extracts in parts
 _LEFT_NAME = re.compile(r"exchanged/[0-9a-f]{16}-\d{4}-\w+\.parquet")
-_KEPT_NAME = re.compile(r"plan\.json|manifest\.json|(events|reseals|rewritten)/[^/]+\.json")
+_KEPT_NAME = re.compile(r"plan\.json|manifest\.json|events/[^/]+\.json")
 _CHUNK_NAME = re.compile(r"(chunks|sealed/\d+)/(?P<run>[^/]+)-\d{5}\.[a-z0-9.]+")
 _PART = r"part-(\d{4}-)?\d{5}"  # of the ledger, in a file's or a folder's name
 _CSV_REPORTS = "rejects|suppressed|held|errors|chunks|awaiting|breaks|questions"

@@ -26,6 +26,7 @@ from flows.results.read import day_in
 from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
 from flows.runs.single_links import SingleLink, record_answer, record_request
+from flows.runs.stored_journal import flush_journal
 from flows.steps import Option
 from schemas import breaks
 from schemas.partner_api import expiry
@@ -255,6 +256,7 @@ class SingleRequests:
         """Record, request once, record the answer; the caller hides the request's secrets."""
         if not record_request(self._context.adapters, self._issuer, prepared.single):
             raise SingleUnderWayError(key=prepared.single.place)
+        flush_journal(self._context.adapters, self._issuer)
         answered = self._judged(self._request(prepared), prepared.single.asked)
         return self._recorded(prepared, answered)
 

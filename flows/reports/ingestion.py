@@ -79,18 +79,17 @@ def _take_in_lasting(context: IssuerContext, files: Sequence[ResultObject]) -> l
 
     Another process may have stored what follows from a later decision, and we wrote over it.
     """
-    store = context.adapters.store
     issuer = context.issuer.issuer
     basis = basis_of(context)
     fresh = [file for file in files if file.known is None or file.known.basis not in basis]
     taken = dict[str, IngestedFile]()
-    erased = erased_people(store, issuer) if fresh else NOBODY
+    erased = erased_people(context.adapters, issuer) if fresh else NOBODY
     while fresh:
         read = {file.result.entry.key: file for file in take_in(context, fresh, basis, erased)}
         taken |= {key: _after(taken.get(key), file) for key, file in read.items()}
         stored = [file for file in read.values() if not file.known]
         before = erased
-        erased = erased_people(store, issuer)
+        erased = erased_people(context.adapters, issuer)
         fresh = _behind(context, stored, whatever=erased.digests != before.digests)
     return list(taken.values())
 

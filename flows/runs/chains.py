@@ -13,12 +13,9 @@ from pydantic import BaseModel
 from flows.runs.documents import read_document
 from flows.runs.identity import canonical
 from flows.runs.keys import link
-from flows.runs.store import Store, StoreBusyError
-from flows.runs.threads import concurrently
-from schemas.manifest import Document
+from flows.runs.store import Store
 
 T = TypeVar("T", bound=BaseModel)
-D = TypeVar("D", bound=Document)
 CONTESTS = 16  # lost races before giving up: each lost one means that another writer won
 _LINK = re.compile(r"(\d{6})\.json")
 
@@ -37,14 +34,6 @@ def records(
         yield record
 
 
-def whole_chain(store: Store, prefix: str, kind: type[D]) -> list[D]:
-    """Return all records of a chain, read side by side."""
-    last, _ = last_record(store, prefix, kind)
-    keys = [link(prefix, number) for number in range(1, last + 1)]
-    known = concurrently(lambda key: read_document(store, key, kind), keys)
-    return [record for record in known if record is not None]
-
-
 def last_record(store: Store, prefix: str, kind: type[T]) -> tuple[int, T | None]:
     """Return number and content of a chain's last record, 0 and None where it is empty.
 
@@ -56,18 +45,6 @@ def last_record(store: Store, prefix: str, kind: type[T]) -> tuple[int, T | None
     tail = list(records(store, prefix, kind, start))
     number = start - 1 + len(tail)
     return number, tail[-1] if tail else None
-
-
-def add_record(store: Store, prefix: str, record: BaseModel) -> int:
-    """Add a record at the end of a chain and return its number.
-
-    Raises StoreBusyError where others are always faster.
-    """
-    last = sum(1 for _ in records(store, prefix, type(record)))
-    for number in range(last + 1, last + CONTESTS):
-        if add_next(store, prefix, number, record):
-            return number
-    raise StoreBusyError(place=prefix, code="contested")
 
 
 def add_next(store: Store, prefix: str, number: int, record: BaseModel) -> bool:

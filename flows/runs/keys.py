@@ -29,7 +29,7 @@ DROPPED = re.compile(
     r"|[^/]+/(deliveries|acknowledgements)/[^/]+/received$"
 )
 LASTING = re.compile(
-    r"[^/]+/(commits/|erasures/|journal/|probe/passed-|runs/[^/]+/(manifest\.json$|events/))"
+    r"[^/]+/(commits/|journal/|probe/passed-|runs/[^/]+/(manifest\.json$|events/))"
 )
 # as all of ours are, so that most keys are judged by one pattern
 _USUAL_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)*")
@@ -83,14 +83,11 @@ corrections = _prefix("corrections")  # corrected extracts and filled-in templat
 transactions = _prefix("transactions")  # the partner's transaction reports are dropped here
 runs = _prefix("runs")  # a folder for each run
 commits = _prefix("commits")  # the chain in which an issuer's runs are registered, in one order
-erasures = _prefix("erasures")  # the chain of erasures of cardholders, and its key
 deliveries = _prefix("deliveries")  # a folder for each delivery of links
 # a folder for each time that the issuer was told of an extract
 acknowledgements = _prefix("acknowledgements")
 # what was read of extracts that have no plan, so that they are read once
 identified = _prefix("identified")
-# records of what was purged; one listing shows which runs have no ledger any more
-purged = _prefix("purged")
 # derived: the funnel over an issuer's runs, and the transaction reports read for it
 placements = _prefix("placements")
 reconciliation = _prefix("reconciliation")  # derived: the report across an issuer's runs
@@ -98,6 +95,7 @@ reconciliation = _prefix("reconciliation")  # derived: the report across an issu
 programme = _prefix("programme")
 ALL_ISSUERS = "programme/"
 metrics = _prefix("metrics")  # derived: the metrics of an issuer, and the beat of arrivals
+journal = _prefix("journal")  # segments of the journal, by incarnation
 probes = _prefix("probe")  # what the race probe writes
 approvals = _prefix("approvals")  # requests that need a second person, a chain for each
 analysis = _prefix("analysis")  # derived: the analysts' export
@@ -155,10 +153,7 @@ class RunKeys:
         self.ledger = base + "ledger/"
         self.manifest = base + "manifest.json"  # the commit, written last
         self.events = base + "events/"  # what people and flows did to the run
-        self.reseals = base + "reseals/"  # the chain of records of chunks that were sealed again
-        # the chain of records of ledger parts that were written anew without erased cardholders
-        self.rewritten = base + "rewritten/"
-        self.resealed = base + "sealed/"  # those chunks, a folder for each time
+        self.resealed = base + "sealed/"  # chunks that were sealed again, a folder for each time
         # its rows, for analysts: derived; the files differ in their number
         self.analysis = f"{hive(run.issuer, 'rows', run.day)}{run}-"
         # the partner's messages about the run's links, and what they mean
@@ -167,10 +162,6 @@ class RunKeys:
     def sealed(self, generation: int) -> str:
         """Return the prefix of the chunks of the given time (from 1) of sealing again."""
         return f"{self.resealed}{generation}/"
-
-    def purged(self, part: str) -> str:
-        """Return the key of the record that a part of the run, `chunks` or `ledger`, was purged."""
-        return f"{purged(self.run.issuer)}{self.run}/{part}.json"
 
     def report(self, name: str) -> str:
         """Return the key of a derived file, which may be deleted and rebuilt at any time."""

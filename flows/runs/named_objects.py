@@ -7,9 +7,9 @@ from flows.runs.store import Store
 
 RECORDS = re.compile(
     r"[^/]+/("
-    r"runs/[^/]+/(plan\.json|manifest\.json|(events|reseals|rewritten)/.+)"
+    r"runs/[^/]+/(plan\.json|manifest\.json|events/.+)"
     r"|commits/\d{6}\.json"
-    r"|(backfills|purged|approvals|erasures)/.+"
+    r"|(backfills|approvals)/.+"
     r")"
 )
 # what decides who gets which link and is no record

@@ -110,7 +110,8 @@ def prompted_singles(
 
 
 def _read(adapters: Adapters, issuer: str, *which: ColumnElement[bool]) -> list[SingleLink]:
-    query = select(SINGLE_LINK).where(SINGLE_LINK.c.issuer == issuer, *which)
+    is_named = SINGLE_LINK.c.cuid.is_not(None)  # the journal, by which it may be recovered, is not
+    query = select(SINGLE_LINK).where(SINGLE_LINK.c.issuer == issuer, is_named, *which)
     by = (SINGLE_LINK.c.row, SINGLE_LINK.c.attempt, SINGLE_LINK.c.id)
     with adapters.database.snapshot() as connection:
         rows = connection.execute(query.order_by(*by)).mappings().all()
@@ -120,7 +121,9 @@ def _read(adapters: Adapters, issuer: str, *which: ColumnElement[bool]) -> list[
 def _single_link(row: dict[str, Any]) -> SingleLink:
     fields = {name: row[_ASKED.get(name, name)] for name in SingleAsked.model_fields}
     answer = None
-    if row["outcome"] is not None:
+    # recovered from the journal, which has no URL: as lost as one whose answer never came
+    is_lost = row["link"] is not None and row["url"] is None
+    if row["outcome"] is not None and not is_lost:
         answered = {name: row[_ANSWERED.get(name, name)] for name in SingleAnswered.model_fields}
         answer = SingleAnswered.model_validate(answered)
     request = SingleAsked.model_validate(fields)
@@ -170,17 +173,11 @@ def _write_personal(act: Act, id_: str, columns: dict[str, Any]) -> None:
     act.connection.execute(update(SINGLE_LINK).where(own).values(**personal))
 
 
-def remove_singles(
-    adapters: Adapters, issuer: str, which: ColumnElement[bool], entry: str, run: str | None = None
-) -> None:
-    """Remove single links; `entry`: what the journal calls that."""
-
-    def work(act: Act) -> None:
-        query = select(SINGLE_LINK.c.id).where(SINGLE_LINK.c.issuer == issuer, which)
-        for id_ in act.connection.execute(query).scalars().all():
-            act.delete(SINGLE_LINK, {"id": id_})
-
-    enter(adapters, issuer, entry, work, run=run)
+def remove_singles(act: Act, which: ColumnElement[bool]) -> None:
+    """Remove single links."""
+    query = select(SINGLE_LINK.c.id).where(SINGLE_LINK.c.issuer == act.issuer, which)
+    for id_ in act.connection.execute(query).scalars().all():
+        act.delete(SINGLE_LINK, {"id": id_})
 
 
 def with_ids(ids: Collection[str]) -> ColumnElement[bool]:

@@ -28,6 +28,7 @@ ALONE = {
     "acknowledge": "the night does it; a receipt is recorded",
     "outbox uploaded": "it records what a person did",
     "upload": "it records what a person did",
+    "recover": "the store says what is applied; nothing is sent by it",
     "mend take-over": "it ends a dead claim; nothing is sent by it",
 }
 TRAIL_ALONE = {"audit accept"}
@@ -205,4 +206,4 @@ def after_a_night(folder: Path, case: dict[str, Any]) -> dict[str, Any]:
 def test_every_command_that_changes_something_is_among_them() -> None:
     changing = {each.name for each in ENTRIES if each.changes} | {"upload"}  # with --done
 
-    assert changing == {*CASES, *OTHERS, *TOGETHER}
+    assert changing == {*CASES, *OTHERS, *TOGETHER, "recover"}

@@ -306,6 +306,7 @@ def test_every_command_and_form_that_changes_something_asks_who_acts() -> None:
         "audit export",
         "audit witness",
         "audit witness-key",
+        "backup",
         "job follow",
         "job watch",
         "service probe",

@@ -12,7 +12,7 @@ from zipfile import ZipFile, is_zipfile
 
 import polars as pl
 import pytest
-from sqlalchemy import select
+from sqlalchemy import Connection, select, update
 
 from flows.adapters.local import LocalStore
 from flows.analysis.export import export
@@ -36,13 +36,13 @@ from flows.operations.purge import purge
 from flows.partner_api.linking import link_typed
 from flows.partner_api.service import AnswerLostError, LinkRequestError
 from flows.reports.across import reconcile_runs
+from flows.runs.decisions import ERASURE
 from flows.runs.erased import unfinished_erasures
 from flows.runs.keys import CLEANED
 from flows.runs.single_links import prompted_singles
-from schemas.database import JOURNAL, METADATA
+from schemas.database import DECISION, JOURNAL, METADATA
 from schemas.portal import CITY, CUID
 from tests.builders import portal_rows, quick
-from tests.memory import MemoryStore
 from tests.night import BANK, DAY, NOON, Bench, local_bench, made_once, portal_csv
 from tests.partner_api.linker import SERVICE, TYPED, URL, Linker
 from tests.test_dry_runs import answered, facts_of
@@ -136,7 +136,7 @@ def test_a_forgotten_cardholder_is_gone_once_the_withdrawal_is_confirmed(tmp_pat
     second = deliver(bench.context)
     withdrawn = bench.content("bank/deliveries/000002/links.csv").decode()
     purge(bench.context, cleaner(first))
-    is_open = bool(unfinished_erasures(bench.store, BANK))
+    is_open = bool(unfinished_erasures(bench.adapters, BANK))
     confirm(bench.context, 2, "received")
     purge(bench.context, cleaner(first))
 
@@ -146,7 +146,7 @@ def test_a_forgotten_cardholder_is_gone_once_the_withdrawal_is_confirmed(tmp_pat
     assert (0, 1) == (second.record.new, second.record.withdrawn)
     assert GONE in withdrawn
     assert "forgotten" in withdrawn
-    assert (True, []) == (is_open, unfinished_erasures(bench.store, BANK))
+    assert (True, []) == (is_open, unfinished_erasures(bench.adapters, BANK))
     assert [] == naming(bench.snapshot(), GONE, link)
     folders = {f"{BANK}/{key.split('/')[1]}/" for key in named_before}
     assert set() == folders - {prefix(BANK) for prefix in CLEANED}
@@ -225,7 +225,7 @@ def test_who_awaits_an_answer_cannot_be_forgotten_yet(tmp_path: Path) -> None:
         erase(bench.context, cleaner(first), OfRows(later, [row]), WHY)
 
     assert f"outbox cancel {later} 1" in str(refused.value)
-    assert [] == unfinished_erasures(bench.store, BANK)
+    assert [] == unfinished_erasures(bench.adapters, BANK)
 
 
 def test_a_store_knows_whom_it_forgot_by_keyed_digests_alone(tmp_path: Path) -> None:
@@ -233,19 +233,20 @@ def test_a_store_knows_whom_it_forgot_by_keyed_digests_alone(tmp_path: Path) -> 
     bench = trailed(first)
     erase(bench.context, cleaner(first), OfRows(run, [row_of(bench, run)]), WHY)
 
-    act = erasure_of(bench.store, BANK, GONE)
+    act = erasure_of(bench.adapters, BANK, GONE)
 
     assert act is not None
     assert WHY == act.reason
-    assert erasure_of(bench.store, BANK, OTHERS[0]) is None
-    other_store = MemoryStore()
-    for key, content in bench.snapshot().items():
-        other_store.create(key, content)
-    other_store.replace("bank/erasures/key.json", [b'{"key":"00"}'])
-    assert erasure_of(other_store, BANK, GONE) is None
-    assert "bank/erasures/key.json" in {
-        each.key for each in verify(replace(bench, store=other_store).adapters, BANK).findings
-    }
+    assert erasure_of(bench.adapters, BANK, OTHERS[0]) is None
+    facts = {"key": "00", "persons": list(act.persons), "what": act.what}
+    other_key = update(DECISION).where(DECISION.c.kind == ERASURE, DECISION.c.number == 1)
+
+    def change(connection: Connection) -> None:
+        connection.execute(other_key.values(facts=facts))
+
+    bench.database.act(BANK, change)
+    assert erasure_of(bench.adapters, BANK, GONE) is None
+    assert "decision/1" in {each.key for each in verify(bench.adapters, BANK).findings}
 
 
 class _Killed(BaseException):
@@ -291,7 +292,7 @@ def test_an_erasure_that_is_killed_anywhere_is_finished_by_the_next_purge(
     with suppress(_Killed):
         erase(killed.context, dying, OfRows(run, [row_of(bench, run)]), WHY)
     bench = trailed(first)
-    is_recorded = erasure_of(bench.store, BANK, GONE) is not None
+    is_recorded = erasure_of(bench.adapters, BANK, GONE) is not None
     purge(bench.context, cleaner(first))
 
     named = [key for key in naming(bench.snapshot(), GONE) if not key.startswith(WITHDRAWING)]

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from flows.adapters.local import LocalStore
-from flows.runs.chains import CONTESTS, add_next, add_record, last_record, records, whole_chain
+from flows.runs.chains import add_next, last_record, records
 from flows.runs.identity import canonical
 from flows.runs.keys import link
-from flows.runs.store import Entry, Source, Store, StoreBusyError
+from flows.runs.store import Entry, Source, Store
 from schemas.records import Confirmed
 from tests.night import NOON
 from tests.storms import LateStore
@@ -26,7 +26,7 @@ def note(number: int) -> Confirmed:
 def chain_of(folder: Path, length: int) -> LocalStore:
     store = LocalStore(folder)
     for number in range(1, length + 1):
-        assert number == add_record(store, PLACE, note(number))
+        assert add_next(store, PLACE, number, note(number))
     return store
 
 
@@ -35,7 +35,7 @@ def test_a_chain_is_read_whole_from_a_number_on_and_at_its_end(tmp_path: Path, l
     store = chain_of(tmp_path, length)
     notes = [note(number) for number in range(1, length + 1)]
 
-    assert notes == whole_chain(store, PLACE, Confirmed) == list(records(store, PLACE, Confirmed))
+    assert notes == list(records(store, PLACE, Confirmed))
     assert notes[1:] == list(records(store, PLACE, Confirmed, 2))
     assert (length, notes[-1] if notes else None) == last_record(store, PLACE, Confirmed)
 
@@ -50,8 +50,6 @@ def test_a_number_is_taken_once_and_what_comes_after_a_gap_is_not_of_the_chain(
 
     assert (False, True) == (taken, apart)
     assert [note(1), note(2)] == list(records(store, PLACE, Confirmed))
-    assert 3 == add_record(store, PLACE, note(3))
-    assert 5 == add_record(store, PLACE, note(5))
 
 
 def test_a_listing_that_is_late_hides_no_record(tmp_path: Path) -> None:
@@ -60,7 +58,6 @@ def test_a_listing_that_is_late_hides_no_record(tmp_path: Path) -> None:
         add_next(late, PLACE, number, note(number))
 
     assert (3, note(3)) == last_record(late, PLACE, Confirmed)
-    assert 3 == len(whole_chain(late, PLACE, Confirmed))
 
 
 def test_other_objects_beside_a_chain_are_none_of_its_records(tmp_path: Path) -> None:
@@ -70,7 +67,6 @@ def test_other_objects_beside_a_chain_are_none_of_its_records(tmp_path: Path) ->
     store.create(link(PLACE, 0), b"{}")
 
     assert (2, note(2)) == last_record(store, PLACE, Confirmed)
-    assert [note(1), note(2)] == whole_chain(store, PLACE, Confirmed)
 
 
 class Watched:
@@ -92,14 +88,10 @@ class Watched:
 
 def test_the_end_of_a_chain_is_found_by_one_listing_and_two_reads(tmp_path: Path) -> None:
     end = Watched(chain_of(tmp_path, 12))
-    whole = Watched(end.store)
 
     last_record(end, PLACE, Confirmed)
-    whole_chain(whole, PLACE, Confirmed)
 
-    looks = [(PLACE, True), link(PLACE, 12), link(PLACE, 13)]
-    assert looks == end.looks == whole.looks[:3]
-    assert [link(PLACE, number) for number in range(1, 13)] == sorted(map(str, whole.looks[3:]))
+    assert [(PLACE, True), link(PLACE, 12), link(PLACE, 13)] == end.looks
 
 
 def test_the_numbers_of_a_chain_may_have_fewer_digits(tmp_path: Path) -> None:
@@ -108,25 +100,3 @@ def test_the_numbers_of_a_chain_may_have_fewer_digits(tmp_path: Path) -> None:
         store.create(link(PLACE, number, 3), canonical(note(number)))
 
     assert [note(1), note(2)] == list(records(store, PLACE, Confirmed, digits=3))
-
-
-class Contested:
-    """A store where others are always first."""
-
-    def __init__(self, store: Store) -> None:
-        self.lost: list[str] = []
-        self.open, self.keys, self.replace = store.open, store.keys, store.replace
-
-    def create(self, key: str, data: bytes) -> bool:
-        self.lost.append(key)
-        return False
-
-
-def test_who_loses_every_race_for_the_next_number_is_told_to_try_again(tmp_path: Path) -> None:
-    store = Contested(chain_of(tmp_path, 2))
-
-    with pytest.raises(StoreBusyError) as busy:
-        add_record(store, PLACE, note(3))
-
-    assert {"place": PLACE, "code": "contested"} == busy.value.fields
-    assert [link(PLACE, number) for number in range(3, 2 + CONTESTS)] == store.lost
