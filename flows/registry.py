@@ -41,7 +41,7 @@ from flows.commands.form import Choice, Form
 from flows.commands.signature import Parameter
 from flows.extensions import modules_named
 from flows.partner_api import commands as partner
-from flows.partner_api import link_command, probe, record_command
+from flows.partner_api import link_command, record
 from flows.steps import (
     COMMAND_LINE,
     CommandName,
@@ -82,9 +82,8 @@ ENTRIES = entries_of(
     audit,
     recovery,
     link_command,
-    record_command,
+    record,
     partner,
-    probe,
     *modules_named("COMMANDS"),
 )
 FORMED = [(entry, entry.form) for entry in ENTRIES if isinstance(entry.form, Form)]

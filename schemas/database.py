@@ -262,6 +262,45 @@ REQUEST = Table(
     comment="What one person requested, for a second person to carry out.",
 )
 
+SINGLE_LINK = Table(
+    "single_link",
+    METADATA,
+    _issuer(),
+    _column("id", TEXT, "its name: run, row and number of the attempt, or when it was typed in"),
+    _column("run", TEXT, "the run whose row it is for; null: its fields were typed in", null=True),
+    _column("row", BigInteger(), "that row", null=True),
+    _column("attempt", Integer(), "which request for the row, from 1", null=True),
+    *_look(),
+    _column("asked_at", Moment(), "when it was about to be requested"),
+    _column("asked_by", TEXT, "who requested it"),
+    _column("override", TEXT, "why, although the card has or awaits a link; empty: it had none"),
+    _column("link_until", Date(), "the last day that was requested", null=True),
+    _column(
+        "by_reference", Boolean(), "by the partner's reference of the card, without its number"
+    ),
+    _column("answered_at", Moment(), "when its outcome was known; null: it is not", null=True),
+    _column("outcome", TEXT, "linked, refused or unsent", null=True),
+    _column("expires_on", Date(), "last day of the link", null=True),
+    _column("reasons", JSON(), "codes of a refusal", null=True),
+    _column("link", TEXT, "SHA-256 of its URL", null=True),
+    _column("link_id", TEXT, "the partner's id of the link", null=True),
+    _column("url", TEXT, "the link: a personal secret", null=True),
+    _column("expires_raw", TEXT, "the end of the link, as the partner wrote it", null=True),
+    _column("message", TEXT, "the partner's words, masked", null=True),
+    PrimaryKeyConstraint("issuer", "id"),
+    ForeignKeyConstraint(["issuer"], ["issuer.issuer"]),
+    CheckConstraint(
+        '(run IS NULL) = ("row" IS NULL) AND (run IS NULL) = (attempt IS NULL)', name="row"
+    ),
+    CheckConstraint("(answered_at IS NULL) = (outcome IS NULL)", name="answered"),
+    CheckConstraint("outcome IN ('linked', 'refused', 'unsent')", name="outcome"),
+    CheckConstraint("(link IS NULL) = (outcome IS NULL OR outcome <> 'linked')", name="link"),
+    Index(None, "issuer", "run", "row", "attempt", unique=True),
+    Index(None, "issuer", "cuid"),
+    comment="A link requested on its own: a row before it is sent, and its answer. "
+    "What names the cardholder is not in the journal.",
+)
+
 WATERMARK = Table(
     "watermark",
     METADATA,

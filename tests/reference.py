@@ -35,6 +35,7 @@ from schemas.database import METADATA
 from schemas.delivery import DeliveryEvent
 from schemas.governed import RECEIVERS
 from schemas.issuer import Issuer, RuleSettings
+from schemas.partner_api.profile import NAMES, PATHS
 from schemas.reasons import LETTERS, LINES, PARTNER, ROWS, reason
 from schemas.reference import every_key, tables
 from schemas.rule import SEVERITY_SETTINGS
@@ -294,7 +295,7 @@ did what. `CARDLINK_DATABASE_URL` says where ([SETTINGS.md](SETTINGS.md)), and `
 check ISSUER` shows it: on one machine a SQLite file, `/var/lib/cardlink/cardlink.db` or `cardlink.db`
 in the issuers' folder; of several machines a PostgreSQL. Who needs it: [README.md](README.md). What
 it has of a cardholder: [SECURITY.md](SECURITY.md); no card number, no CVV, no hash of either. Links
-are in the table `answer` alone: a view for analysts leaves them out.
+are in the tables `answer` and `single_link` alone: a view for analysts leaves them out.
 
 ## Tables
 
@@ -363,9 +364,23 @@ def settings_page() -> str:
             continue
         heading = f"{name}.NAME" if name == RECEIVERS else name
         text += f"\n### `[{heading}]`\n\n{models[name]['description']}\n\n{_keys(name)}"
+        if name == "service":
+            text += _partners_names()
     columns = "".join(f"| `{name}` | {column.hint} |\n" for name, column in portal.COLUMNS.items())
     variables = "".join(f"| `{name}` | {meaning} |\n" for name, meaning in VARIABLES.items())
     return text + PORTAL + columns + ENVIRONMENT + variables
+
+
+def _partners_names() -> str:
+    """Return our names for what a partner may call otherwise, with the interface's own."""
+    text = "\n| name in `paths` | by the interface | what is there |\n|---|---|---|\n"
+    for name, path in PATHS.items():
+        text += f"| `{name}` | `{path.usual}` | {path.meaning} |\n"
+    text += "\n| name in `names` | by the interface | meaning |\n|---|---|---|\n"
+    for name, named in NAMES.items():
+        usual = ", ".join(f"`{place}`" for place in named.usual)
+        text += f"| `{name}` | {usual} | {named.meaning} |\n"
+    return text
 
 
 def _with_tables_below(name: str, models: Collection[str]) -> list[str]:

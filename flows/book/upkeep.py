@@ -71,7 +71,7 @@ from schemas.records import Abandoned
 
 TOGETHER = 16  # runs whose figures are judged together
 # what of a run its attempts are read from, apart from its ledger
-_SOURCES = ("manifest.json", "report/rows/", "events/", "single/")
+_SOURCES = ("manifest.json", "report/rows/", "events/")
 
 
 class Update(NamedTuple):

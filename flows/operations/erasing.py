@@ -8,6 +8,7 @@ where they were counted: their records have their place and a reason, and nothin
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -39,7 +40,7 @@ from flows.runs.journal import Act, enter
 from flows.runs.keys import reconciliation
 from flows.runs.persons import forget_persons
 from flows.runs.placements import mark_check, placements_key, read_placements
-from flows.runs.single_links import answer_key
+from flows.runs.single_links import remove_singles, with_ids
 from flows.runs.store import Cleaner, read, read_if_stored, write_once
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
@@ -71,9 +72,11 @@ def erase_mentions(
     for run, numbers in sorted(rows.items()):
         stored = StoredRun.by_id(context.adapters, run)
         _erase_in_run(context, cleaner, stored, people, sorted(numbers), signed)
-    for key in _keys_in("single", named):
-        cleaner.delete(answer_key(key))
-        cleaner.delete(key)
+    singles = [key.partition("/")[2] for key in _keys_in("single", named)]
+    if singles:
+        issuer = context.issuer.issuer
+        removing = partial(remove_singles, which=with_ids(singles))
+        enter(context.adapters, issuer, "single links erased", removing)
     for key in _keys_in("acknowledgements", named):
         cleaner.delete(key)
     for key in _keys_in("placements", named):
@@ -81,19 +84,13 @@ def erase_mentions(
             _erase_in_report(context, people, key)
     requests = _keys_in("requests", named)
     forget_persons(context.adapters, context.issuer.issuer, people, requests)
-    for run in sorted({*rows, *_runs_of_singles(named), *_rewritten_since(context, since)}):
+    for run in sorted({*rows, *_rewritten_since(context, since)}):
         _report(context, StoredRun.by_id(context.adapters, run))
     _derive_anew(context, cleaner)
 
 
 def _keys_in(place: str, named: Iterable[Mention]) -> list[str]:
     return [mention.key for mention in named if mention.place == place]
-
-
-def _runs_of_singles(named: Iterable[Mention]) -> set[str]:
-    """Return the runs for whose rows single links were requested."""
-    keys = _keys_in("single", named)
-    return {key.split("/runs/")[1].partition("/")[0] for key in keys if "/runs/" in key}
 
 
 # A run

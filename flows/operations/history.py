@@ -11,6 +11,7 @@ from flows.runs.decisions import BREAK, decisions
 from flows.runs.documents import read_events
 from flows.runs.errors import UnknownRunError
 from flows.runs.identity import digest
+from flows.runs.single_links import CAME, REQUESTED
 from flows.runs.store import Store, read
 from flows.runs.stored_run import StoredRun
 from flows.submissions.dismissals import dismissals
@@ -37,6 +38,7 @@ def history(adapters: Adapters, run: str) -> list[HistoryEvent]:
         *_events(stored_run),
         *_end(stored_run),
         *_closings(stored_run),
+        *_single_links(stored_run),
         *_reseals(stored_run),
         *_dismissals(stored_run),
         *_purges(stored_run),
@@ -111,6 +113,17 @@ def _closings(run: StoredRun) -> Iterator[HistoryEvent]:
             "reason": closing.reason,
         }
         yield HistoryEvent(closing.at.isoformat(), f"break {closing.what}", closing.by, facts)
+
+
+def _single_links(run: StoredRun) -> Iterator[HistoryEvent]:
+    for single in run.single_link_attempts:
+        request = single.asked
+        answer = single.answered
+        name = {"attempt": single.name}
+        yield HistoryEvent(request.at.isoformat(), REQUESTED, request.by, name)
+        if answer is not None:
+            facts = {**name, "outcome": answer.outcome}
+            yield HistoryEvent(answer.at.isoformat(), CAME, request.by, facts)
 
 
 def _reseals(run: StoredRun) -> Iterator[HistoryEvent]:

@@ -63,7 +63,9 @@ def mentions(context: IssuerContext, people: People) -> Iterator[Mention]:
     yield from _in_acknowledgements(
         context.adapters, issuer, {each.run for each in in_runs if each.rows}
     )
-    singles = [single for single in prompted_singles(store, issuer) if _is_of(single, people)]
+    singles = [
+        single for single in prompted_singles(context.adapters, issuer) if _is_of(single, people)
+    ]
     yield from map(_single, singles)
     yield from _in_deliveries(context, people)
     yield from _in_reports(store, issuer, people)
@@ -168,7 +170,8 @@ def is_under_way(single: Mention, since: datetime) -> bool:
 
 def _single(single: SingleLink) -> Mention:
     answer = single.answered.model_dump(mode="json") if single.answered else {}
-    return Mention("single", single.key, [{**single.asked.model_dump(mode="json"), **answer}])
+    facts = {**single.asked.model_dump(mode="json"), **answer}
+    return Mention("single", single.place, [facts], single.run or "")
 
 
 def _in_acknowledgements(

@@ -20,7 +20,6 @@ from flows.runs.closings import chunk_of
 from flows.runs.context import IssuerContext
 from flows.runs.events import REPEATED_BY, last_answer
 from flows.runs.keys import RunKeys
-from flows.runs.single_links import ANSWER, answer_key
 from flows.runs.store import Entry, read
 from flows.runs.stored_run import StoredRun
 from flows.steps import counted
@@ -42,7 +41,6 @@ _LEDGER_NAMES = (
     r"seals/\d{5}-\d{3}\.json",
     r"claims/\d{6}\.json",
     r"(selection|book)\.parquet",
-    r"single/\d+-\d+(-answer)?\.json",
     rf"placements/{_PART}\.parquet",
     r"placements/claims/\d{6}\.json",
     rf"placements/messages/{_PART}/\d{{9}}-\d{{8}}T\d{{12}}-[0-9a-f]{{8}}\.json",
@@ -183,9 +181,9 @@ def state_of(context: IssuerContext, run: StoredRun, entries: Sequence[Entry]) -
     return RunState(max(entry.modified for entry in entries), claim, end="never")
 
 
-def closed_state(closed: ClosedRun, keys: RunKeys, entries: Sequence[Entry]) -> RunState:
-    """Return the state of a closed run that has these objects; nothing is read."""
-    reasons = _unknown_singles(keys, entries)
+def closed_state(closed: ClosedRun, run: StoredRun, entries: Sequence[Entry]) -> RunState:
+    """Return the state of a closed run that has these objects, none of which is read."""
+    reasons = list(_unknown_singles(run))
     days = [date.fromisoformat(day) for day in closed.expires if day]
     since = closed.since or max(entry.modified for entry in entries)
     return RunState(since, tuple(reasons), max(days, default=None))
@@ -204,7 +202,7 @@ def _committed_state(run: StoredRun, entries: Sequence[Entry]) -> RunState:
         return RunState(since, tuple(reasons))
     closed = {chunk_of(closing.place) for closing in run.closed_breaks}
     reasons = open_reasons(chunks, _awaiting_rows(run), _open_breaks(run, summary), closed)
-    reasons += _stale_report_reasons(run, entries, summary)
+    reasons += _stale_report_reasons(run, summary)
     return RunState(since, tuple(reasons), max(_links_until(run, summary), default=None))
 
 
@@ -237,9 +235,7 @@ def _links_until(run: StoredRun, summary: Mapping[str, Any]) -> Iterator[date]:
                 yield from _links_until(later, later.summary)
 
 
-def _stale_report_reasons(
-    run: StoredRun, entries: Sequence[Entry], summary: Mapping[str, Any]
-) -> Iterator[str]:
+def _stale_report_reasons(run: StoredRun, summary: Mapping[str, Any]) -> Iterator[str]:
     """Yield what the report of a run does not show.
 
     That is: what was recorded since, breaks beyond its list, unanswered single links.
@@ -249,16 +245,10 @@ def _stale_report_reasons(
         yield "results newer than its report"
     if summary["more_breaks"] and not summary["breaks"][-1]["notice"]:  # notices are listed last
         yield "more breaks than the report lists"
-    yield from _unknown_singles(run.keys, entries)
+    yield from _unknown_singles(run)
 
 
-def _unknown_singles(keys: RunKeys, entries: Sequence[Entry]) -> Iterator[str]:
-    unknown = _unanswered_single_links(keys, entries)
+def _unknown_singles(run: StoredRun) -> Iterator[str]:
+    unknown = sum(single.answered is None for single in run.single_link_attempts)
     if unknown:
         yield f"{unknown} single links with unknown outcome"
-
-
-def _unanswered_single_links(keys: RunKeys, entries: Sequence[Entry]) -> int:
-    singles = {entry.key for entry in entries if entry.key.startswith(keys.singles)}
-    requests = [key for key in singles if not key.endswith(ANSWER)]
-    return sum(1 for key in requests if answer_key(key) not in singles)

@@ -88,7 +88,6 @@ deliveries = _prefix("deliveries")  # a folder for each delivery of links
 acknowledgements = _prefix("acknowledgements")
 # what was read of extracts that have no plan, so that they are read once
 identified = _prefix("identified")
-prompted_prefix = _prefix("single")  # single links whose fields were typed in
 # derived: the funnel over an issuer's runs, and the transaction reports read for it
 placements = _prefix("placements")
 reconciliation = _prefix("reconciliation")  # derived: the report across an issuer's runs
@@ -103,7 +102,6 @@ analysis = _prefix("analysis")  # derived: the analysts' export
 # lifecycle rules remove what it was (deploy/s3-lifecycle.json)
 CLEANED: Final = (
     runs,
-    prompted_prefix,
     deliveries,
     acknowledgements,
     placements,
@@ -157,7 +155,6 @@ class RunKeys:
         self.resealed = base + "sealed/"  # chunks that were sealed again, a folder for each time
         # its rows, for analysts: derived; the files differ in their number
         self.analysis = f"{hive(run.issuer, 'rows', run.day)}{run}-"
-        self.singles = base + "single/"  # single links for rows of the run
         # the partner's messages about the run's links, and what they mean
         self.placements = base + "placements/"
 

@@ -12,7 +12,6 @@ RECORDS = re.compile(
 EVIDENCE = re.compile(
     r"[^/]+/("
     r"runs/[^/]+/claims/\d{6}\.json"
-    r"|(runs/[^/]+/)?single/.+"
     r"|deliveries/([a-z][a-z0-9-]*/)?\d{6}/(links[^/]*|done\.json)"
     r")"
 )

@@ -24,7 +24,9 @@ def addresses(postgresql_server: PostgresqlServer) -> Iterator[tuple[str, str]]:
     """The address of a database for its owner, and for the workers."""
     role = f"workers_{uuid4().hex}"
     with postgresql_server.database() as address:
-        edges(MemoryStore(), Database(address)).store.create(f"{BANK}/single/x.json", b"{}")
+        edges(MemoryStore(), Database(address)).store.create(
+            f"{BANK}/deliveries/000001/links.csv", b"{}"
+        )
         with psycopg.connect(address, autocommit=True) as owner:
             owner.execute(f"CREATE ROLE {role} LOGIN")
             owner.execute(RIGHTS.read_text().replace(':"workers"', role).encode())

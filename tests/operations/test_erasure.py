@@ -35,8 +35,8 @@ from flows.operations.erasure import (
 from flows.operations.four_eyes import Command, request
 from flows.operations.purge import purge
 from flows.operations.stored_requests import open_requests
+from flows.partner_api.linking import link_typed
 from flows.partner_api.service import AnswerLostError, LinkRequestError
-from flows.partner_api.single_links import link_typed
 from flows.reports.across import reconcile_runs
 from flows.runs.decisions import ERASURE
 from flows.runs.erased import unfinished_erasures
@@ -385,8 +385,8 @@ def typed_in(bench: Bench, linker: Linker | None = None) -> str:
     """Request a link for the person with fields that are typed in; return its name."""
     with suppress(AnswerLostError):
         link_typed(bench.context, linker or Linker(), {**TYPED, CUID: GONE})
-    [single] = prompted_singles(bench.store, BANK)
-    return single.key.rpartition("/")[2].removesuffix(".json")
+    [single] = prompted_singles(bench.adapters, BANK)
+    return single.id
 
 
 def test_who_is_known_from_a_typed_in_link_alone_is_forgotten_and_gets_no_other(

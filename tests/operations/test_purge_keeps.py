@@ -27,7 +27,8 @@ from flows.runs.journal import enter
 from flows.runs.keys import keys_of, results
 from flows.runs.outbox import move
 from flows.runs.purges import purges
-from schemas.records import Closing
+from flows.runs.single_links import row_attempt
+from schemas.records import Closing, SingleAsked
 from tests.builders import quick, share_of
 from tests.memory import KilledError
 from tests.night import BANK, Bench, local_bench
@@ -42,6 +43,7 @@ from tests.operations.retention import (
     planned,
     sent,
 )
+from tests.singles import recorded
 from tests.storms import FailingStore
 
 
@@ -98,7 +100,10 @@ def _newer_results(bench: Bench, run: str) -> None:
 def _asked_for_one(bench: Bench, run: str) -> None:
     bench.answer()
     bench.ingest()
-    bench.store.create(f"{keys_of(run).base}single/7-1.json", b"{}")
+    asked = SingleAsked(
+        row=7, cuid="c-7", last_4="4242", expiration="3012", at=bench.now(), by="tester"
+    )
+    recorded(bench.adapters, row_attempt(run, 7, 1), asked)
 
 
 OPEN: dict[str, Callable[[Bench, str], None]] = {
