@@ -9,6 +9,7 @@ are; deploy/ANALYSTS.md shows the same columns.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+STATES: Final = ("linked", "error", "awaiting", "cancelled", "rejected")
 # A name means the same in each view that has it.
 COLUMNS: Final = {
     "issuer": "the issuer, as its TOML file is named",
@@ -43,16 +44,13 @@ COLUMNS: Final = {
     "is_renewal": "it was sent because a link was about to end",
     "is_lost": "an operator decided that no usable answer comes",
     "link_until": "last day of its link; of a cardholder of the one that lasts longest; null: none",
-    "opened": "the partner's service says that a link was opened; null: it was not asked",
-    "placed": "the partner's service says that the card is placed; null: it was not asked",
-    "first_date": "business date of the first row",
-    "last_date": "business date of the last row",
+    **dict.fromkeys(
+        ("opened", "placed"),
+        "the partner's service says that a link is opened, or its card placed; null: not known",
+    ),
+    **dict.fromkeys(("first_date", "last_date"), "business dates of the first and the last row"),
     "sent": "rows that were sealed and not cancelled, or for which a link was requested singly",
-    "linked": "rows with a link, ended ones too",
-    "error": "rows that the partner refused, or of which no usable answer comes",
-    "awaiting": "rows that wait for an answer",
-    "cancelled": "rows whose chunk was cancelled before the upload",
-    "rejected": "rows that we refused, or that are not eligible",
+    **dict.fromkeys(STATES, "rows that are in the `state` of this name now"),
     "troubled": "of those that wait, rows with an answer that settled nothing",
     "left_on": "since when the issuer's extracts have none of the cards any more; null: they have",
 }
@@ -61,7 +59,6 @@ _MONDAY: Final = {
     "sqlite": "date({day}, 'weekday 0', '-6 days')",
     "postgresql": "{day} - (CAST(extract(isodow FROM {day}) AS integer) - 1)",
 }
-_STATES: Final = ("linked", "error", "awaiting", "cancelled", "rejected")
 
 
 class View(NamedTuple):
@@ -74,14 +71,18 @@ class View(NamedTuple):
 
     def statements(self, dialect: str) -> Iterator[str]:
         """Yield what makes it in a database, with what it means."""
-        columns = ", ".join(f"{sql} AS {name}" for name, sql in self.columns.items())
-        query = " ".join(("SELECT", columns, "FROM", self.source))
+        query = _query(self.columns, self.source)
         query = query.replace("MONDAY", _MONDAY[dialect].format(day="a.as_of"))
-        yield f"CREATE VIEW {self.name} AS {query}"
+        yield f"CREATE VIEW {self.name} AS -- {self.about}\n{query}"
         if dialect == "postgresql":
             yield f"COMMENT ON VIEW {self.name} IS {_quoted(self.about)}"
             for name in self.columns:
                 yield f"COMMENT ON COLUMN {self.name}.{name} IS {_quoted(COLUMNS[name])}"
+
+
+def _query(columns: Mapping[str, str], source: str) -> str:
+    selected = ",\n  ".join(f"{sql} AS {name}" for name, sql in columns.items())
+    return f"SELECT\n  {selected}\nFROM {source}"
 
 
 def _quoted(text: str) -> str:
@@ -98,11 +99,6 @@ def _counts(*names: str) -> dict[str, str]:
     return {name: f"count(*) FILTER (WHERE a.state = '{name}')" for name in names}
 
 
-def _newest(column: str) -> str:
-    """Return the value of a column in a cardholder's newest row."""
-    return f"max(a.{column}) FILTER (WHERE a.age = 1)"
-
-
 def _known(flag: str) -> str:
     """Return whether a flag is set in any row, null where it is known of none."""
     return f"CASE WHEN count(p.{flag}) > 0 THEN count(*) FILTER (WHERE p.{flag}) > 0 END"
@@ -111,23 +107,46 @@ def _known(flag: str) -> str:
 _PLACEMENT: Final = (
     'LEFT JOIN placement p ON p.issuer = a.issuer AND p.run = a.run AND p."row" = a."row"'
 )
-_AGED: Final = (
-    "(SELECT attempt.*, row_number() OVER (PARTITION BY issuer, holder "
-    "ORDER BY CASE WHEN state IN ('changed', 'reverted') THEN 2 WHEN state = 'cancelled' THEN 1 "
-    "ELSE 0 END, turn DESC, place DESC) AS age "
-    "FROM attempt WHERE holder IS NOT NULL) a"
+# The newest row of a cardholder is the one with the largest number that ends in turn and place:
+# sorting the rows of each takes three times as long.
+_PLACES: Final = 10**10
+_TURNS: Final = 10**18
+_AGE: Final = (
+    "CASE WHEN a.state IN ('changed', 'reverted') THEN 0 WHEN a.state = 'cancelled' THEN 1 "
+    f"ELSE 2 END * {_TURNS} + a.turn * {_PLACES} + a.place"
+)
+_NEWEST: Final = (
+    "JOIN attempt a ON a.issuer = c.issuer "
+    f"AND a.turn = c.newest % {_TURNS} / {_PLACES} AND a.place = c.newest % {_PLACES}"
 )
 _LEFT: Final = (
     "LEFT JOIN (SELECT issuer, holder, count(last_4) AS cards, max(since) AS since "
     "FROM departure WHERE since IS NOT NULL GROUP BY issuer, holder) d "
-    "ON d.issuer = a.issuer AND d.holder = a.holder"
+    "ON d.issuer = c.issuer AND d.holder = c.holder"
 )
-_PER_RUN: Final = " ".join(
-    (
-        "SELECT issuer, turn, max(as_of) AS as_of, sum(sendings) AS sent,",
-        ", ".join(f"{sql} AS {name}" for name, sql in _counts(*_STATES).items()),
-        "FROM attempt a GROUP BY issuer, turn",
-    )
+_PER_RUN: Final = _query(
+    {
+        **_same("a", "issuer", "turn"),
+        "as_of": "max(a.as_of)",
+        "sent": "sum(a.sendings)",
+        **_counts(*STATES),
+    },
+    "attempt a GROUP BY a.issuer, a.turn",
+)
+_PER_HOLDER: Final = _query(
+    {
+        **_same("a", "issuer", "holder"),
+        "newest": f"max({_AGE})",
+        "cards": "count(DISTINCT a.last_4)",
+        "first_date": "min(a.as_of)",
+        "last_date": "max(a.as_of)",
+        "sent": "sum(a.sendings)",
+        **_counts(*STATES),
+        "link_until": "max(a.expires_on)",
+        "opened": _known("opened"),
+        "placed": _known("placed"),
+    },
+    f"attempt a {_PLACEMENT} WHERE a.holder IS NOT NULL GROUP BY a.issuer, a.holder",
 )
 
 VIEWS: Final[Sequence[View]] = (
@@ -136,21 +155,14 @@ VIEWS: Final[Sequence[View]] = (
         "A cardholder of whom a row was sent or refused. It does not say where the cardholder "
         "stands: not whether the card was given up or reissued, or a link is kept as it is.",
         {
-            "issuer": "a.issuer",
-            "cuid": _newest("cuid"),
-            "cards": "count(DISTINCT a.last_4)",
-            "first_date": "min(a.as_of)",
-            "last_date": "max(a.as_of)",
-            "sent": "sum(a.sendings)",
-            **_counts(*_STATES),
-            "link_until": "max(a.expires_on)",
-            "state": _newest("state"),
-            "reason": _newest("reason"),
-            "opened": _known("opened"),
-            "placed": _known("placed"),
-            "left_on": "CASE WHEN max(d.cards) = count(DISTINCT a.last_4) THEN max(d.since) END",
+            "issuer": "c.issuer",
+            "cuid": "a.cuid",
+            **_same("c", "cards", "first_date", "last_date", "sent", *STATES, "link_until"),
+            **_same("a", "state", "reason"),
+            **_same("c", "opened", "placed"),
+            "left_on": "CASE WHEN d.cards = c.cards THEN d.since END",
         },
-        f"{_AGED} {_PLACEMENT} {_LEFT} GROUP BY a.issuer, a.holder",
+        f"({_PER_HOLDER}) c {_NEWEST} {_LEFT}",
     ),
     View(
         "attempts",
@@ -183,7 +195,7 @@ VIEWS: Final[Sequence[View]] = (
             "file": "r.source_key",
             "ended": 'r."end"',
             "committed_at": "r.committed_at",
-            **_same("a", "sent", *_STATES),
+            **_same("a", "sent", *STATES),
         },
         f"run r LEFT JOIN ({_PER_RUN}) a ON a.issuer = r.issuer AND a.turn = r.turn",
     ),
@@ -211,7 +223,7 @@ VIEWS: Final[Sequence[View]] = (
             "runs": "count(DISTINCT a.run)",
             "cardholders": "count(DISTINCT a.holder) FILTER (WHERE a.sendings > 0)",
             "sent": "sum(a.sendings)",
-            **_counts(*_STATES),
+            **_counts(*STATES),
         },
         "attempt a GROUP BY a.issuer, MONDAY",
     ),

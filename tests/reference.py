@@ -13,7 +13,7 @@ import tempfile
 import tomllib
 import typing
 from collections.abc import Collection, Iterator
-from itertools import chain
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Final
 
@@ -414,7 +414,8 @@ def analysts_page() -> str:
         columns = ", ".join(f"`{name}`" for name in view.columns)
         text += f"| `{view.name}` | {view.about} | {columns} |\n"
     text += "\n| column | meaning |\n|---|---|\n"
-    text += "".join(f"| `{name}` | {meaning} |\n" for name, meaning in COLUMNS_OF_VIEWS.items())
+    for meaning, names in groupby(COLUMNS_OF_VIEWS, COLUMNS_OF_VIEWS.__getitem__):
+        text += f"| {', '.join(f'`{name}`' for name in names)} | {meaning} |\n"
     return f"{before}{VIEWS_BEGIN}\n{text}{VIEWS_END}{after}"
 
 

@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import Column, Connection, MetaData, String, Table, inspect, select
+from sqlalchemy import Column, Connection, MetaData, String, Table, inspect, select, text
 
 from flows.database.errors import DatabaseRevisionError
 from schemas.views import VIEWS
@@ -73,4 +73,4 @@ def _drop_views(connection: Connection) -> None:
 def _make_views(connection: Connection) -> None:
     for view in VIEWS:
         for statement in view.statements(connection.dialect.name):
-            connection.exec_driver_sql(statement)
+            connection.execute(text(statement))

@@ -17,9 +17,10 @@ from schemas import ledger
 from schemas.ledger import AWAITING, ERROR, LINKED
 from schemas.manifest import LedgerPart
 
+Columns = Mapping[str, pl.DataType | type[pl.DataType]]
 # A row of a run: `state` is linked, error, awaiting, CANCELLED, or the fate of a row that was not
 # sent.
-RUN_ROW: Mapping[str, pl.DataType | type[pl.DataType]] = {
+RUN_ROW: Columns = {
     "row": pl.UInt32,
     "origin": pl.UInt32,  # the row of the run it repeats, if any
     "cuid": pl.String,
@@ -36,7 +37,7 @@ SETTLED = (LINKED, AWAITING)
 _ATTEMPTED = (LINKED, AWAITING, ERROR, ledger.REJECTED, CANCELLED)
 _LAST = pl.Enum([*STATES, CANCELLED])
 _RECORD = ["row", "line", "origin", "cuid", "last_4", "fate", "chunk", "reasons", "found"]
-_RESULT: Mapping[str, type[pl.DataType]] = {
+_RESULT: Columns = {
     "row": pl.UInt32,
     "state": pl.String,
     "reasons": pl.List(pl.String),

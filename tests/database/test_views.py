@@ -31,7 +31,7 @@ from flows.resend.selection import RowSelection
 from flows.runs.outbox import move
 from schemas.ledger import Ledger
 from schemas.portal import ADDRESS1, CITY, CUID
-from schemas.views import COLUMNS, VIEWS
+from schemas.views import COLUMNS, STATES, VIEWS
 from tests.builders import portal_rows
 from tests.night import DAY, NOON, Bench, local_bench, portal_csv
 from tests.resend.test_corrections import fill
@@ -41,7 +41,6 @@ PAGE = (Path(__file__).parents[2] / "deploy/ANALYSTS.md").read_text("utf-8")
 OF_VIEWS, _, OF_LEDGERS = PAGE.partition("## The ledgers")
 BLOCK = re.compile(r"```sql\n(.+?)```", re.DOTALL)
 QUESTIONS = BLOCK.findall(OF_VIEWS)
-STATES = ("linked", "error", "awaiting", "cancelled", "rejected")
 
 
 def extract(*changed: dict[str, str | None], count: int = 12, start: int = 1) -> bytes:
