@@ -9,7 +9,6 @@ from typing import NamedTuple
 from flows.commands import (
     acknowledgement,
     agree,
-    analysis,
     audit,
     backfill,
     card_decisions,
@@ -66,7 +65,6 @@ ENTRIES = entries_of(
     worklist,
     overview,
     programme,
-    analysis,
     cardholders,
     questions,
     link_forms,

@@ -76,12 +76,6 @@ PLACES = {
         "[retention] ledger_days after it was written",
         erased=True,
     ),
-    "analysis": Place(
-        "cuid, what was decided, why, the last day of the link; no card data",
-        "so that analysts can query all runs, where [analysis] export says so",
-        "[retention] ledger_days after the last answer",
-        erased=True,
-    ),
     "decisions": Place(
         "cuid and last 4, the reason that an operator typed, who decided",
         "decisions bind later runs, and are evidence of who decided",

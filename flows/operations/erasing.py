@@ -14,7 +14,6 @@ from typing import Any
 
 import polars as pl
 
-from flows.analysis.export import export_erased
 from flows.book.deliveries import forget_changes, read_changes
 from flows.book.upkeep import forget_book
 from flows.operations.personal_data import Mention, are_outcomes_of, is_in_placements
@@ -213,7 +212,6 @@ def _report(context: IssuerContext, run: StoredRun) -> None:
         rebuild_lasting(context, fresh)
     elif any(True for _ in run.store.keys(run.keys.report(""))):
         write_unsent(fresh, fresh.committed(), portfolio=context.issuer.full_portfolio)
-    export_erased(fresh)
 
 
 # An issuer

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from flows.analysis.exported_rows import named_rows, row_files
 from flows.book.deliveries import read_changes
 from flows.operations.stored_requests import stored_requests
 from flows.runs.adapters import Adapters
@@ -92,16 +91,7 @@ def _in_run(run: StoredRun, people: People) -> Iterator[Mention]:
     if rows:
         numbers = tuple(sorted(rows))
         yield Mention("extracts", manifest.source.key, (), run.id, numbers)
-        yield from _exported(run, numbers)
         yield from _corrections(run, numbers)
-
-
-def _exported(run: StoredRun, rows: tuple[int, ...]) -> Iterator[Mention]:
-    """Yield what analysts see of these rows."""
-    for entry in row_files(run.store, run.keys):
-        named = named_rows(run.store, entry, rows)
-        if not named.is_empty():
-            yield Mention("analysis", entry.key, named.to_dicts(), run.id, rows)
 
 
 def _corrections(run: StoredRun, rows: tuple[int, ...]) -> Iterator[Mention]:

@@ -47,7 +47,6 @@ from flows.runs.keys import (
     DROPPED,
     RunId,
     acknowledgements,
-    analysis,
     deliveries,
     probes,
     runs,
@@ -147,14 +146,11 @@ def plan_purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
 
 
 def _objects_by_run(context: IssuerContext) -> dict[str, list[Entry]]:
-    """Return the objects of each run, and its rows that were exported."""
+    """Return the objects of each run."""
     prefix = runs(context.issuer.issuer)
     by_run = defaultdict[str, list[Entry]](list)
     for entry in context.adapters.store.keys(prefix):
         by_run[entry.key.removeprefix(prefix).partition("/")[0]].append(entry)
-    exported = f"{analysis(context.issuer.issuer)}rows/"
-    for entry in context.adapters.store.keys(exported):
-        by_run[entry.key.rpartition("/")[2].rpartition("-")[0]].append(entry)
     return by_run
 
 

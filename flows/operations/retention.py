@@ -82,8 +82,6 @@ class Term(NamedTuple):
 
 def part_of(keys: RunKeys, key: str) -> Part | Literal["kept", "left"] | None:
     """Return the part of a run that an object belongs to, KEPT, LEFT, or None: it is not ours."""
-    if key.startswith(keys.analysis):
-        return "ledger"
     name = key.removeprefix(keys.base)
     chunk = _CHUNK_NAME.fullmatch(name)
     if chunk is not None and chunk["run"] == str(keys.run):

@@ -97,7 +97,6 @@ ALL_ISSUERS = "programme/"
 metrics = _prefix("metrics")  # derived: the metrics of an issuer, and the beat of arrivals
 journal = _prefix("journal")  # segments of the journal, by incarnation
 probes = _prefix("probe")  # what the race probe writes
-analysis = _prefix("analysis")  # derived: the analysts' export
 # what a purge or an erasure deletes or writes over is below these: in a bucket that keeps versions,
 # lifecycle rules remove what it was (deploy/s3-lifecycle.json)
 CLEANED: Final = (
@@ -106,7 +105,6 @@ CLEANED: Final = (
     acknowledgements,
     placements,
     reconciliation,
-    analysis,
 )
 
 
@@ -120,11 +118,6 @@ def period(issuer: str, start: date | None, end: date | None) -> str:
     first = f"{start:%Y%m%d}" if start else "first"
     last = f"{end:%Y%m%d}" if end else "last"
     return f"{reconciliation(issuer)}period-{first}-{last}/"
-
-
-def hive(issuer: str, table: str, day: date) -> str:
-    """Return the prefix of a day of a table of the analysts' export, as query engines read it."""
-    return f"{analysis(issuer)}{table}/issuer={issuer}/as_of={day}/"
 
 
 def submissions(issuer: str, sha256: str) -> str:
@@ -153,8 +146,6 @@ class RunKeys:
         self.manifest = base + "manifest.json"  # the commit, written last
         self.events = base + "events/"  # what people and flows did to the run
         self.resealed = base + "sealed/"  # chunks that were sealed again, a folder for each time
-        # its rows, for analysts: derived; the files differ in their number
-        self.analysis = f"{hive(run.issuer, 'rows', run.day)}{run}-"
         # the partner's messages about the run's links, and what they mean
         self.placements = base + "placements/"
 

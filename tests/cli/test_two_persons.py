@@ -293,7 +293,6 @@ def test_every_command_and_form_that_changes_something_asks_who_acts() -> None:
         "check",
         "upload",
         "report",
-        "analysis",
         "worklist",
         "cardholders",
         "programme",

@@ -15,7 +15,6 @@ import pytest
 from sqlalchemy import Connection, select, update
 
 from flows.adapters.local import LocalStore
-from flows.analysis.export import export
 from flows.book import upkeep
 from flows.book.book import read_book
 from flows.book.people import balance
@@ -76,7 +75,6 @@ def delivered(folder: Path, /) -> tuple[Bench, str]:
     deliver(named.context)
     confirm(named.context, 1, "received")
     reconcile_runs(named.context)
-    export(named.context)
     return bench, run
 
 
@@ -196,7 +194,7 @@ def test_what_stays_until_its_own_end_is_named(tmp_path: Path) -> None:
         f"bank/results/card-links-{run}-00001-result.csv",
         "bank/deliveries/000001/links.parquet",
     } == kept
-    assert {"ledger": 1, "outcomes": 1, "deliveries": 1, "analysis": 1} == plan.removed
+    assert {"ledger": 1, "outcomes": 1, "deliveries": 1} == plan.removed
     versioned = plan_erasure(bench.context, OfRows(run, [row_of(bench, run)]), hides=True)
     assert "the bucket keeps versions" in {each.why for each in versioned.kept}
 
