@@ -36,17 +36,14 @@ class Abandoned(Record):
     run: str
 
 
-class Approval(Record):
-    """One record of the chain of a request that needs a second person; `digest` is of exactly what
-    was asked for.
+class Request(Record):
+    """A request that needs a second person; `digest` is of exactly what was asked for.
 
     The rest is the request whole, as the first person was shown it: values of the command's
     parameters by name; the versions of files by key, and digests of those that are not in the
-    store, by name; the digest of the settings in force (`settings/`); and what the command would
-    have done.
+    store, by name; the digest of the settings in force; and what the command would have done.
     """
 
-    what: Literal["requested", "carried out", "given back"]
     actor: str
     act: str
     line: str  # the command
@@ -56,8 +53,7 @@ class Approval(Record):
     files: dict[str, str] = Field(default_factory=dict)
     settings: str = ""
     would: dict[str, Any] = Field(default_factory=dict)
-    # of a person whose key is pinned: of the rest of a request; of what is carried out, of the
-    # request's digest
+    # of the rest, by the person of that name, where keys of persons are pinned
     signature: str | None = None
 
 
@@ -160,9 +156,7 @@ class FormDecision(Record):
 
 
 class Reseal(Record):
-    """One record of a run's chain `reseals/`: these chunks, sealed again to these keys, replace the
-    earlier ones.
-    """
+    """These chunks of a run, sealed again to these keys, replace the earlier ones."""
 
     run: str
     generation: int
@@ -182,25 +176,19 @@ class RewrittenPart(NamedTuple):
 
 
 class LedgerRewritten(Record):
-    """One record of a run's chain `rewritten/`: these parts replace those of the manifest."""
+    """These parts of a run's ledger replace those of the manifest."""
 
     parts: tuple[RewrittenPart, ...]
 
 
-class ErasureKey(Document):
-    """The key of an issuer's digests of erased cardholders, made with the first erasure."""
-
-    key: str
-
-
 class Erasure(Record):
-    """One record of the chain `erasures/`: cardholders are forgotten, or how far that has come.
+    """Cardholders are forgotten, or how far that has come.
 
     `persons`: keyed digests of all that they were known by (`flows/runs/erased.py`); nothing is
     sent for them again. `people` and `cards`: how many the book had of them. `deleted`: the keys of
     objects that named them and go; what they say of others is written anew before. `removed`: of
     what an erasure removes, only deliveries still name who is in the records so far; `finished`:
-    these do not, either.
+    these do not, either. `key`, in the first record of all: of the digests.
     """
 
     what: Literal["forgotten", "removed", "finished"]
@@ -208,6 +196,7 @@ class Erasure(Record):
     people: int = 0
     cards: int = 0
     deleted: tuple[str, ...] = ()
+    key: str = ""
 
 
 class SingleAsked(Document):

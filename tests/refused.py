@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import polars as pl
-from sqlalchemy import delete
+from sqlalchemy import delete, update
 
 from flows.commands.context import Context
 from flows.commands.result import Result
+from flows.database.connection import Database
 from flows.errors import CardlinkError
 from flows.runs.keys import corrections, extracts
-from schemas.database import SETTINGS_IN_FORCE
+from flows.runs.stored_journal import flush_journal
+from schemas.database import REQUEST, SETTINGS_IN_FORCE
 from schemas.portal import EMAIL, NICKNAME, PAN, PHONE
 from tests import keys, mentions
 from tests.builders import portal_rows
@@ -158,8 +160,10 @@ def own_request(folder: Path) -> Refusal:
 def edited_request(folder: Path) -> Refusal:
     """Change what is stored of a request."""
     line, number = requested(folder)
-    record = folder / "store" / "bank" / "approvals" / number / "000001.json"
-    record.write_bytes(record.read_bytes().replace(b'"anna"', b'"carl"'))
+    database = Database(folder / "cardlink.db")
+    database.act(
+        "bank", lambda connection: connection.execute(update(REQUEST).values(actor="carl"))
+    )
     return Refusal(f"{line} --approve {number}", actor="anna")
 
 
@@ -171,6 +175,19 @@ def settings_lost(folder: Path) -> Refusal:
     bench.database.act("bank", lambda connection: connection.execute(delete(SETTINGS_IN_FORCE)))
     bench.drop(3, NEXT, seed=3)
     limit(folder, "max_reject_rate", 0.9)
+    return Refusal(submitting(NEXT))
+
+
+def other_journal(folder: Path) -> Refusal:
+    """Lose the database of an issuer whose store has the journal."""
+    bench = bank(folder)
+    bench.drop(3)
+    facts_of(folder, "submit", issuer="bank")
+    flush_journal(bench.adapters, "bank")
+    bench.database.close()
+    for file in folder.glob("cardlink.db*"):
+        file.unlink()
+    bench.drop(3, NEXT, seed=3)
     return Refusal(submitting(NEXT))
 
 
@@ -212,14 +229,6 @@ def unsealed(folder: Path) -> Refusal:
     bank(folder).drop_bytes(portal_csv(portal_rows({PAN: "4000001234567899"})))
     setting(folder, **{"[portal]": "[portal]\nsealed = false"})
     return Refusal(submitting(), {"FILE": str(folder / "sample.csv")})
-
-
-def erasure_key_gone(folder: Path) -> Refusal:
-    """Remove the key that knows who was erased."""
-    arguments = PREPARED["person erase"](folder)
-    facts_of(folder, "person erase", **arguments)
-    (folder / "store" / "bank" / "erasures" / "key.json").unlink()
-    return Refusal(f"cardlink person erase {arguments['target']} --row 3 {WHY}")
 
 
 def other_settings(folder: Path) -> Refusal:

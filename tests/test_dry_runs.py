@@ -98,8 +98,9 @@ def tried_and_done(folder: Path, command: str, **options: Any) -> tuple[Facts, F
 
 
 def objects(folder: Path) -> dict[Path, bytes]:
-    """Return every file of the store."""
-    return {path: path.read_bytes() for path in (folder / "store").rglob("*") if path.is_file()}
+    """Return every file of the store but segments of the journal, which the database has."""
+    files = (path for path in (folder / "store").rglob("*") if path.is_file())
+    return {path: path.read_bytes() for path in files if "journal" not in path.parts}
 
 
 def lasting(facts: Any) -> Any:

@@ -7,20 +7,19 @@ again afterwards is counted as new. Who was erased (`flows/runs/erased.py`) is c
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from pydantic import BaseModel, ConfigDict
+from sqlalchemy import select
 
-from flows.runs.chains import whole_chain
-from flows.runs.documents import read_document
-from flows.runs.keys import erasures, keys_of, purged
-from flows.runs.store import Store
-from flows.runs.threads import concurrently
-from schemas.records import Erasure, Purged
+from flows.runs.adapters import Adapters
+from flows.runs.decisions import ERASURE, decisions
+from schemas.database import PURGE
+from schemas.records import Erasure, Removed
 
 
 class OpeningBalance(BaseModel):
-    """How many `people` and `cards` were removed, by state; `ledgers` are the records of it.
+    """How many `people` and `cards` were removed, by state, up to so many `purges`.
 
     `erased_people` and `erased_cards`: those who were erased.
     """
@@ -28,7 +27,7 @@ class OpeningBalance(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     people: dict[str, int] = {}
     cards: dict[str, int] = {}
-    ledgers: tuple[str, ...] = ()
+    purges: int = 0
     erased_people: int = 0
     erased_cards: int = 0
 
@@ -60,46 +59,28 @@ class OpeningBalance(BaseModel):
     @property
     def facts(self) -> dict[str, object]:
         """The opening balance as plain facts."""
-        return {"sentence": self.sentence, **self.model_dump(mode="json", exclude={"ledgers"})}
+        return {"sentence": self.sentence, **self.model_dump(mode="json", exclude={"purges"})}
 
 
 NOBODY_REMOVED = OpeningBalance()
 
 
-def opening_balance(
-    store: Store, issuer: str, runs: Collection[str], kept: OpeningBalance
-) -> OpeningBalance:
-    """Return the opening balance: as it is kept, with the ledgers that were removed since.
-
-    `runs`: those whose ledger was purged.
-    """
-    kept = _with_erased(store, issuer, kept)
-    single_links = {entry.key for entry in store.keys(f"{purged(issuer)}single/")}
-    stored = single_links | {keys_of(run).purged("ledger") for run in runs}
-    if not stored.issuperset(kept.ledgers):
-        kept = _with_erased(store, issuer, NOBODY_REMOVED)
-    later = sorted(stored.difference(kept.ledgers))
-    if not later:
-        return kept
-    records = concurrently(lambda key: read_document(store, key, Purged), later)
-    removed = [record.removed for record in records if record and record.removed]
+def opening_balance(adapters: Adapters, issuer: str, kept: OpeningBalance) -> OpeningBalance:
+    """Return the opening balance: as it is kept, with those who were removed since."""
+    query = select(PURGE.c.number, PURGE.c.removed).where(
+        PURGE.c.issuer == issuer, PURGE.c.number > kept.purges, PURGE.c.removed.is_not(None)
+    )
+    with adapters.database.snapshot() as connection:
+        later = connection.execute(query.order_by(PURGE.c.number)).all()
+    removed = [Removed.model_validate(row.removed) for row in later]
+    acts = decisions(adapters, issuer, ERASURE, Erasure)
     return OpeningBalance(
         people=added(kept.people, *(counts.people for counts in removed)),
         cards=added(kept.cards, *(counts.cards for counts in removed)),
-        ledgers=tuple(sorted(stored)),
-        erased_people=kept.erased_people,
-        erased_cards=kept.erased_cards,
+        purges=later[-1].number if later else kept.purges,
+        erased_people=sum(act.people for act in acts),
+        erased_cards=sum(act.cards for act in acts),
     )
-
-
-def _with_erased(store: Store, issuer: str, kept: OpeningBalance) -> OpeningBalance:
-    """Return an opening balance with those who were erased so far."""
-    acts = whole_chain(store, erasures(issuer), Erasure)
-    counts = {
-        "erased_people": sum(act.people for act in acts),
-        "erased_cards": sum(act.cards for act in acts),
-    }
-    return kept.model_copy(update=counts)
 
 
 def all_removed(balances: Iterable[OpeningBalance]) -> OpeningBalance:

@@ -13,7 +13,6 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {
         "cardholders",
         "reconcile",
         "programme",
-        "analysis",
     ),
     "Send again": ("resubmit", "corrections", "renew", "backfill"),
     "Decide": (
@@ -36,7 +35,7 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {
         "deploy-files",
         "completion",
     ),
-    "Keep and prove": ("audit", "purge", "person"),
+    "Keep and prove": ("audit", "purge", "person", "backup", "recover"),
     "Practise": ("demo", "practice", "practice people", "sample", "simulate"),
 }
 # what the first words of commands of two words say in help

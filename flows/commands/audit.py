@@ -82,7 +82,7 @@ def verify(context: Context, issuer: Issuer, *, head: str = "") -> Result:
     headline = f"{differing}, first {first.key}: {first.what}"
     advice = "what to do: deploy/RUNBOOK.md, The audit trail"
     shown = [headline, *lines, "", _table(proof), advice]
-    if not erased.is_interrupted(erased.unfinished_erasures(adapters.store, issuer)):
+    if not erased.is_interrupted(erased.unfinished_erasures(adapters, issuer)):
         return Result(facts, shown, exit_code=4)
     return Result(facts, [*shown, HALF_ERASED], Step("purge", issuer), exit_code=4)
 

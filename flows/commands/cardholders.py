@@ -69,7 +69,7 @@ def _rebuilt(context: contexts.IssuerContext) -> str:
     same = before.sort(before.columns).equals(after.sort(after.columns))
     verdict = "it says the same as before" if same else "IT HAD BEEN WRONG, and is right now"
     remark = f"{name}: the book was made anew from the ledgers; {verdict}"
-    if rebuilt.opening.ledgers:
+    if rebuilt.opening.purges:
         remark += "; whom retention removed is counted from the records of its purges, as before"
     return remark
 

@@ -59,7 +59,7 @@ class Entry(Generic[P]):
     `second` are the acts that may need a second person, each with the parameter that makes the
     command one, or the parameter and its value; "" where it always is. `records`: it records
     something, though it needs no reason and has no form. `decides`: which acts it is for an issuer,
-    where its parameters do not say.
+    where its parameters do not say. `ungoverned`: it works with any settings and database.
     """
 
     name: str
@@ -68,6 +68,7 @@ class Entry(Generic[P]):
     second: Mapping[settings.Act, str] = field(default_factory=dict)
     records: bool = False
     decides: Decides | None = None
+    ungoverned: bool = False
 
     def __call__(self, context: Context, *args: P.args, **options: P.kwargs) -> Result:
         """Run the command in the name of who acts, unless it has to wait for a second person.
@@ -203,8 +204,10 @@ class Entry(Generic[P]):
 
     @property
     def is_governed(self) -> bool:
-        """Whether it is refused under settings that nobody agreed to; `agree` itself is not."""
-        return self.changes and "settings" not in self.second
+        """Whether it is refused under settings that nobody agreed to, or on a database that is not
+        the store's; `agree` and `recover` are not.
+        """
+        return self.changes and not self.ungoverned and "settings" not in self.second
 
     @property
     def label(self) -> str:
@@ -253,9 +256,10 @@ def entry(
     *,
     records: bool = False,
     decides: Decides | None = None,
+    ungoverned: bool = False,
 ) -> Callable[[Callable[Concatenate[Context, P], Result]], Entry[P]]:
     """Make an entry of a function; `form` is its Prefect form, or a sentence why it has none."""
-    return lambda run: Entry(name, run, form, second or {}, records, decides)
+    return lambda run: Entry(name, run, form, second or {}, records, decides, ungoverned)
 
 
 def entries_of(*modules: ModuleType) -> list[Entry[...]]:

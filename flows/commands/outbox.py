@@ -39,7 +39,7 @@ with on_first_use():
     from flows.runs import chunks as sealed
     from flows.runs import context as contexts
     from flows.runs import errors as run_errors
-    from flows.runs import outbox, stored_run, stored_runs
+    from flows.runs import outbox, stored_journal, stored_run, stored_runs
 
 COLUMNS = ("chunk", "state", "since", "rows", "bytes")
 IN_WORDS = {"held": "on hold"}  # states that are shown by another word
@@ -77,6 +77,8 @@ def outbox_list(context: Context, issuer: str, *, run: str = "") -> Result:
         chunks = list(outbox.outboxes(runs, closed=closed))
     facts = {"issuer": issuer, "chunks": [_facts(chunk) for chunk in chunks]}
     waiting = [chunk for chunk in chunks if chunk.state == "waiting"]
+    if waiting:
+        stored_journal.flush_journal(adapters, issuer)
     to_upload = counted(len(waiting), "chunk")
     title = f"{issuer}: {to_upload} to upload, {len(chunks):,} without a result"
     moment = now()
@@ -117,6 +119,7 @@ def fetch(context: Context, run: str, chunks: Sequence[int], *, to: Path) -> Res
     else:
         issuer_context = context.context_of(run)
         by_run = {run: chunks}
+    stored_journal.flush_journal(issuer_context.adapters, issuer_context.issuer.issuer)
     to.mkdir(mode=0o700, parents=True, exist_ok=True)
     sums = to / outbox.SUMS
     known = sums.read_text("utf-8") if sums.is_file() else ""

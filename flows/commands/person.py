@@ -44,7 +44,7 @@ def export(context: Context, cuid: str, *, issuer: str = "") -> Result:
     def of_issuer(name: str) -> list[dict[str, Any]]:
         issuer_context = wire(context.folder, name)
         places = subject_access.disclosures(issuer_context, cuid)
-        act = erasure.erasure_of(issuer_context.adapters.store, name, cuid)
+        act = erasure.erasure_of(issuer_context.adapters, name, cuid)
         forgotten = act.at.isoformat(timespec="seconds") if act else None
         facts = [place.facts for place in places]
         return [{"issuer": name, "forgotten": forgotten, "places": facts}]

@@ -83,7 +83,7 @@ def _known(context: Context, issuer: str, cuid: str, *, urls: bool) -> _Known:
     of_cuid = book.book_of_cuid(adapters, issuer, cuid)
     renewals = _renewals(context, of_cuid, cuid, known.attempts, today)
     cards = cardholder_status.card_statuses(of_cuid, cuid, known.attempts, today, renewals)
-    act = erasure.erasure_of(adapters.store, issuer, cuid)
+    act = erasure.erasure_of(adapters, issuer, cuid)
     forgotten = f"{issuer} since {act.at:%Y-%m-%d %H:%M}" if act else ""
     delivered = deliveries.history_of(adapters, issuer, cuid)
     return _Known(known, cards, forgotten, delivered)

@@ -7,9 +7,9 @@ import sqlite3
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar, cast
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, select, text
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
@@ -17,6 +17,7 @@ from sqlalchemy.pool import NullPool, StaticPool
 
 from flows.database.errors import (
     DatabaseAddressError,
+    NoBackupError,
     error_of,
     is_conflict,
 )
@@ -93,6 +94,16 @@ class Database:
         server = url.query.get("host", url.host or "localhost")
         port = f":{url.port}" if url.port else ""
         return f"postgresql://{server}{port}/{url.database or ''}"
+
+    def backup(self, file: Path) -> None:
+        """Copy a SQLite database to a new file, while others use it; NoBackupError."""
+        if self._url.get_backend_name() != "sqlite":
+            raise NoBackupError(place=self.place)
+        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        with self._guarded(), self.snapshot() as connection:
+            source = cast(sqlite3.Connection, connection.connection.driver_connection)
+            with closing(sqlite3.connect(file)) as target:
+                source.backup(target)
 
     def close(self) -> None:
         """Close this process's connections, as its end does."""

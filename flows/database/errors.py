@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from flows.errors import BugError, CardlinkError, OperatorError, TryAgainError, kind_and_place
-from flows.steps import ISSUER, Sentence, Step
+from flows.steps import ISSUER, WHY, Sentence, Step
 
 
 class DatabaseBusyError(TryAgainError):
@@ -22,6 +22,13 @@ class DatabaseUnreachableError(TryAgainError):
 
     message = "The database {place} does not respond ({code})."
     next_step = "Run {same_command} again when the database or the network has recovered."
+
+
+class NoBackupError(OperatorError):
+    """A database that its own server copies."""
+
+    message = "{place} is a PostgreSQL database: its server makes copies of it."
+    next_step = "Use the server's own backups, or `pg_dump --format=custom`."
 
 
 class DatabaseAddressError(OperatorError):
@@ -49,10 +56,11 @@ class DatabaseDamagedError(OperatorError):
     """The file is no database, or is damaged."""
 
     message = "{place} is not a database, or is damaged ({code})."
-    next_step = (
+    next_step = Sentence(
         "If the path is wrong, correct CARDLINK_DATABASE_URL. If it is the database, move it away "
-        "with its -wal and -shm files, put its newest copy there, and run {same_command} again. "
-        "What was decided, delivered and answered since that copy has to be repeated."
+        "with its -wal and -shm files, put the newest copy in its place, and apply what the store "
+        "has since: {recover}.",
+        recover=Step("recover", ISSUER, reason=WHY),
     )
 
 

@@ -48,6 +48,7 @@ from flows.runs.journal import Act, enter
 from flows.runs.keys import acknowledgements
 from flows.runs.sealing import Sealer
 from flows.runs.store import is_stored, read_if_stored
+from flows.runs.stored_journal import flush_journal
 from flows.runs.stored_run import StoredRun
 from flows.runs.told import NOTICE, acknowledgements_to, last_confirmed, told_last
 from flows.steps import Step
@@ -342,6 +343,7 @@ def _copy(context: IssuerContext, record: Acknowledgement) -> None:
     """Copy the files to where the issuer takes them, as far as they are not there."""
     settings = context.issuer.acknowledgement
     place = context.place_of(settings) if settings is not None else None
+    flush_journal(context.adapters, context.issuer.issuer)
     if place is not None:
         folder = f"{acknowledgements(context.issuer.issuer)}{record.folder}"
         done = {NOTICE: canonical(record)}

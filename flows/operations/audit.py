@@ -6,7 +6,10 @@ from typing import NamedTuple
 
 from flows.operations.audit_contents import judged_contents
 from flows.operations.audit_journal import (
+    EMPTIED,
+    INSERTED,
     NEVER_WRITTEN,
+    REMOVED,
     UNPROVED,
     Accepted,
     Finding,
@@ -24,16 +27,13 @@ from flows.operations.checkpoints import Checkpoint
 from flows.runs.adapters import Adapters
 from flows.runs.audited_store import UNDER_WAY
 from flows.runs.context import IssuerContext
-from flows.runs.documents import read_document
 from flows.runs.erased import all_erasures
 from flows.runs.errors import NotFoundError
 from flows.runs.journal import Act, enter
-from flows.runs.keys import purged, runs
 from flows.runs.named_objects import EVIDENCE, is_named
-from flows.runs.store import Store
+from flows.runs.purges import purges
 from flows.steps import Step
-from schemas.database import JOURNAL, METADATA
-from schemas.records import Purged
+from schemas.database import ANSWER, JOURNAL, METADATA, REQUEST
 
 WHOLE = JOURNAL.name  # what the journal is called in findings
 MISSING = "is missing, and {} records are there"
@@ -90,7 +90,7 @@ class _Verification:
         named = NamedObjects(intact)
         self._objects = objects
         self._stored = listed | objects.digests([key for key in named if key not in listed])
-        self._purges = _Purges(objects, issuer, self._stored)
+        self._purges = _Purges(adapters, issuer)
         self._accepted = Accepted(intact)
         self._row_findings = [finding for finding, _ in rows]
         self._object_findings = [
@@ -104,6 +104,16 @@ class _Verification:
         self.states |= {entry.place: entry.sha256 for entry in self._entries}
         self.states |= {finding.key: sha256 for finding, sha256 in rows}
         self.states |= self._stored
+
+    @property
+    def made_later(self) -> list[str]:
+        """The keys of objects that no entry names, and of rows that the journal does not repeat."""
+        strays = [each.key for each in self._object_findings if each.what == INSERTED]
+        lost = {ANSWER.name: REMOVED, REQUEST.name: EMPTIED}
+        for finding in self._row_findings:
+            if lost.get(finding.key.partition("/")[0]) == finding.what:
+                strays.append(finding.key)
+        return strays
 
     @property
     def stored(self) -> dict[str, str]:
@@ -180,14 +190,10 @@ def _end_findings(
 class _Purges:
     """What retention and erasures have removed, by their records."""
 
-    def __init__(self, store: Store, issuer: str, stored: Iterable[str]) -> None:
-        self._store = store
-        self._runs = runs(issuer)
-        self._prefix = purged(issuer)
-        self._records = {key for key in stored if key.startswith(self._prefix)}
-        # the folders of records: of a run, or of a kind of object
-        self._folders = {key.removeprefix(self._prefix).partition("/")[0] for key in self._records}
-        self.erasures = all_erasures(store, issuer)
+    def __init__(self, adapters: Adapters, issuer: str) -> None:
+        self._issuer = issuer
+        self._of_no_run = [record for record in purges(adapters, issuer) if not record.run]
+        self.erasures = all_erasures(adapters, issuer)
 
     def took(self, finding: Finding, named_at: datetime | None) -> bool:
         """Return whether an object that is gone was removed by retention or by an erasure."""
@@ -195,21 +201,20 @@ class _Purges:
             return True
         if not EVIDENCE.fullmatch(finding.key):
             return False
-        if finding.key.startswith(self._runs):
-            run = finding.key.removeprefix(self._runs).partition("/")[0]
-            return f"{self._prefix}{run}/ledger.json" in self._records
-        kind = finding.key.removeprefix(self._prefix.removesuffix("purged/")).partition("/")[0]
-        until = max(map(self._since, self._of_kind(kind)), default=None)
+        kind = finding.key.removeprefix(f"{self._issuer}/").partition("/")[0]
+        moments = [record.since for record in self._of_no_run if kind in record.objects]
+        until = max(moments, default=None)
         return until is not None and (named_at is None or named_at <= until)
 
-    def _of_kind(self, kind: str) -> list[str]:
-        if kind not in self._folders:
-            return []
-        return [key for key in self._records if key.startswith(f"{self._prefix}{kind}/")]
 
-    def _since(self, key: str) -> datetime:
-        record = read_document(self._store, key, Purged)
-        return record.since if record is not None else datetime.min
+def made_later(adapters: Adapters, issuer: str) -> dict[str, str]:
+    """Return what a database that was made again has otherwise than its journal: digests by key.
+
+    Objects that no entry names yet; as gone, answers that the next ingest reads again; and requests
+    without what they requested.
+    """
+    verification = _Verification(adapters, issuer)
+    return {key: verification.states.get(key, "") for key in verification.made_later}
 
 
 def accept(context: IssuerContext, key: str, reason: str) -> Finding:

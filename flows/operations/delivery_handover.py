@@ -32,6 +32,7 @@ from flows.runs.handovers import Handed, last_handed, note, read_handed
 from flows.runs.identity import canonical, digest
 from flows.runs.journal import Act, enter
 from flows.runs.store import Store, is_stored, read, read_if_stored
+from flows.runs.stored_journal import flush_journal
 from schemas.delivery import DeliveredFile, DeliveryEvent, DeliveryNotice
 from schemas.handover import AFTER_INGEST
 from schemas.records import Delivery
@@ -109,6 +110,7 @@ def hand_over(context: IssuerContext, receiver: str, *, at_once: bool) -> str:
         return trouble.problem
     if last is None:
         return ""
+    flush_journal(context.adapters, context.issuer.issuer)
     answer = _answer(context, receiver, last)
     if trouble or not answer.is_taken:
         _note_attempt(context, receiver, last.number, answer)

@@ -8,21 +8,22 @@ where they were counted: their records have their place and a reason, and nothin
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from itertools import chain
 from typing import Any
 
 import polars as pl
 
-from flows.analysis.export import export_erased
 from flows.book.deliveries import forget_changes, read_changes
 from flows.book.upkeep import forget_book
 from flows.operations.personal_data import Mention, are_outcomes_of, is_in_placements
 from flows.reports.across import reconcile_runs
 from flows.reports.lists import write_unsent
 from flows.reports.rebuild import rebuild_lasting
+from flows.runs.adapters import Adapters
 from flows.runs.answers import erase_answers
-from flows.runs.chains import add_next, records
 from flows.runs.context import IssuerContext
+from flows.runs.decisions import LEDGER, count_decisions, decide, decisions_by_subject
 from flows.runs.delivered import (
     FILES,
     DeliveryId,
@@ -34,10 +35,11 @@ from flows.runs.erased import People
 from flows.runs.events import record_event
 from flows.runs.frames import from_parquet, write_parquet
 from flows.runs.identity import digest
+from flows.runs.journal import Act, enter
 from flows.runs.keys import reconciliation
 from flows.runs.persons import forget_persons
 from flows.runs.placements import mark_check, placements_key, read_placements
-from flows.runs.single_links import answer_key
+from flows.runs.single_links import remove_singles, with_ids
 from flows.runs.store import Cleaner, read, read_if_stored, write_once
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
@@ -69,24 +71,25 @@ def erase_mentions(
     for run, numbers in sorted(rows.items()):
         stored = StoredRun.by_id(context.adapters, run)
         _erase_in_run(context, cleaner, stored, people, sorted(numbers), signed)
-    for mention in named:
-        if mention.place == "single":
-            cleaner.delete(answer_key(mention.key))
-            cleaner.delete(mention.key)
-        elif mention.place == "acknowledgements":
-            cleaner.delete(mention.key)
-        elif is_in_placements(context.issuer.issuer, mention.key):
-            _erase_in_report(context, people, mention.key)
-    forget_persons(context.adapters, context.issuer.issuer, people)
-    for run in sorted({*rows, *_runs_of_singles(named), *_rewritten_since(context, since)}):
+    singles = [key.partition("/")[2] for key in _keys_in("single", named)]
+    if singles:
+        issuer = context.issuer.issuer
+        removing = partial(remove_singles, which=with_ids(singles))
+        enter(context.adapters, issuer, "single links erased", removing)
+    for key in _keys_in("acknowledgements", named):
+        cleaner.delete(key)
+    for key in _keys_in("placements", named):
+        if is_in_placements(context.issuer.issuer, key):
+            _erase_in_report(context, people, key)
+    requests = _keys_in("requests", named)
+    forget_persons(context.adapters, context.issuer.issuer, people, requests)
+    for run in sorted({*rows, *_rewritten_since(context, since)}):
         _report(context, StoredRun.by_id(context.adapters, run))
     _derive_anew(context, cleaner)
 
 
-def _runs_of_singles(named: Iterable[Mention]) -> set[str]:
-    """Return the runs for whose rows single links were requested."""
-    keys = (mention.key for mention in named if mention.place == "single")
-    return {key.split("/runs/")[1].partition("/")[0] for key in keys if "/runs/" in key}
+def _keys_in(place: str, named: Iterable[Mention]) -> list[str]:
+    return [mention.key for mention in named if mention.place == place]
 
 
 # A run
@@ -108,7 +111,7 @@ def _erase_in_run(
     )
     for part in run.committed().ledger:
         _erase_in_placements(cleaner, run, part, rows)
-    parts = _write_ledger_anew(run, rows, signed)
+    parts = _write_ledger_anew(context.adapters, run, rows, signed)
     if parts:
         record_event(context.adapters, run.keys, "erased", rows=len(rows))
     for anew in parts:
@@ -118,19 +121,32 @@ def _erase_in_run(
 
 
 def _write_ledger_anew(
-    run: StoredRun, rows: Sequence[int], signed: Mapping[str, Any]
+    adapters: Adapters, run: StoredRun, rows: Sequence[int], signed: Mapping[str, Any]
 ) -> tuple[RewrittenPart, ...]:
     """Write and record what the ledger is without these rows; once more where another erasure
     recorded its own meanwhile, and may have removed what we wrote.
     """
     while True:
         now = run.fresh()
-        number = sum(1 for _ in records(run.store, run.keys.rewritten, LedgerRewritten))
+        number = count_decisions(adapters, run.issuer, LEDGER, run.id)
         rewritten = [_rewritten(now, part, rows) for part in now.committed().ledger]
         parts = tuple(part for part in rewritten if part is not None)
         record = LedgerRewritten(**signed, parts=parts)
-        if not parts or add_next(run.store, run.keys.rewritten, number + 1, record):
+        if not parts or _is_recorded(adapters, run, record, number):
             return parts
+
+
+def _is_recorded(adapters: Adapters, run: StoredRun, record: LedgerRewritten, seen: int) -> bool:
+    """Record parts that are written anew; False where there are more records than were seen."""
+
+    def work(act: Act) -> bool:
+        within = adapters.within(act.connection)
+        if count_decisions(within, run.issuer, LEDGER, run.id) != seen:
+            return False
+        decide(act, LEDGER, run.id, record)
+        return True
+
+    return enter(adapters, run.issuer, "ledger written anew", work, run=run.id)
 
 
 def _number_of(name: str) -> int:
@@ -181,10 +197,12 @@ def _erase_in_placements(
 
 def _rewritten_since(context: IssuerContext, since: datetime) -> Iterator[str]:
     """Yield the runs whose ledger was written anew since then: their reports may be older."""
-    for run in StoredRuns(context.adapters, context.issuer.issuer).with_ledger():
-        chain_of_run = records(run.store, run.keys.rewritten, LedgerRewritten)
-        if any(record.at >= since for record in chain_of_run):
-            yield run.id
+    issuer = context.issuer.issuer
+    purged = StoredRuns(context.adapters, issuer).without_ledger
+    by_run = decisions_by_subject(context.adapters, issuer, LEDGER, LedgerRewritten)
+    for run, records in by_run.items():
+        if run not in purged and any(record.at >= since for record in records):
+            yield run
 
 
 def _report(context: IssuerContext, run: StoredRun) -> None:
@@ -194,7 +212,6 @@ def _report(context: IssuerContext, run: StoredRun) -> None:
         rebuild_lasting(context, fresh)
     elif any(True for _ in run.store.keys(run.keys.report(""))):
         write_unsent(fresh, fresh.committed(), portfolio=context.issuer.full_portfolio)
-    export_erased(fresh)
 
 
 # An issuer

@@ -1,6 +1,6 @@
 """Forget cardholders: nothing is sent for them again, and what names them is removed.
 
-The act is a record in the chain `erasures/`, create-only: from then on every run leaves their rows
+The act is a decision: from then on every run leaves their rows
 out. What names them is then written anew without them or deleted (`erasing.py`), their links are
 withdrawn by the next delivery, and once that is confirmed the next purge takes them out of the
 deliveries, too. What has to stay until its own end is named (`schemas.personal_data`).
@@ -23,9 +23,9 @@ from flows.errors import OperatorError, TryAgainError
 from flows.operations.delivery import owes_withdrawal
 from flows.operations.erasing import delivered_objects, erase_in_deliveries, erase_mentions
 from flows.operations.personal_data import Mention, is_under_way, mentions
+from flows.runs.adapters import Adapters
 from flows.runs.business_date import local_day
 from flows.runs.cards import CONTENT_FINGERPRINTS
-from flows.runs.chains import add_record, whole_chain
 from flows.runs.context import IssuerContext
 from flows.runs.delivered import DeliveryId, delivery_of
 from flows.runs.erased import (
@@ -33,14 +33,15 @@ from flows.runs.erased import (
     NamedPeople,
     content_of,
     erased_people,
+    erasures,
     is_interrupted,
+    record_erasure,
     unfinished_erasures,
-    with_key,
 )
 from flows.runs.errors import NoSuchRowError, numbered
-from flows.runs.keys import erasures, runs
-from flows.runs.single_links import answer_key, prompted_singles
-from flows.runs.store import Cleaner, Store
+from flows.runs.keys import runs
+from flows.runs.single_links import prompted_singles, with_ids
+from flows.runs.store import Cleaner
 from flows.runs.stored_run import StoredRun
 from flows.steps import CUID, WHY, Sentence, Slot, Step
 from schemas.breaks import LOST, RESULT_SHORT
@@ -153,9 +154,8 @@ def plan_erasure(context: IssuerContext, whom: Whom, *, hides: bool | None = Non
     Nothing is changed. `hides`: the store keeps versions of what is deleted. Raises NoSuchRowError
     where a row names nobody, NoSuchLinkError, LedgerPurgedError, UnansweredError, UnderWayError.
     """
-    store = context.adapters.store
     if isinstance(whom, OfRows) and _is_gone(context, whom):
-        return _ended(context, unfinished_erasures(store, context.issuer.issuer))
+        return _ended(context, unfinished_erasures(context.adapters, context.issuer.issuer))
     book = read_book(context.adapters, context.issuer.issuer)
     people = _people(context, book, whom)
     is_theirs = people.named_by(book.attempts["cuid"])
@@ -183,7 +183,7 @@ def erase(context: IssuerContext, cleaner: Cleaner, whom: Whom, reason: str) -> 
     Raises as `plan_erasure` does, NoReasonError, and StoreDeniedError where nothing may be deleted.
     """
     signed = context.adapters.signed(reason)
-    begun = unfinished_erasures(context.adapters.store, context.issuer.issuer)
+    begun = unfinished_erasures(context.adapters, context.issuer.issuer)
     if begun:
         finish_erasures(context, cleaner)
         if _is_gone(context, whom):
@@ -191,31 +191,27 @@ def erase(context: IssuerContext, cleaner: Cleaner, whom: Whom, reason: str) -> 
     plan = plan_erasure(context, whom, hides=cleaner.hides())
     if not plan.cardholders:
         return plan
-    store = context.adapters.store
     issuer = context.issuer.issuer
     # a missing right to delete shows here, before anything is recorded; no such object exists
     cleaner.delete(f"{runs(issuer)}erase")
     act = Erasure(
         **signed,
         what="forgotten",
-        persons=with_key(store, issuer).digests_of(plan.people),
         people=plan.cardholders,
         cards=plan.cards,
-        deleted=_deleted(plan.mentions),
     )
-    add_record(store, erasures(issuer), act)
+    record_erasure(context.adapters, issuer, act, plan.people)
     erase_mentions(context, cleaner, plan.people, plan.mentions, signed, act.at)
-    add_record(store, erasures(issuer), Erasure(**signed, what="removed"))
+    record_erasure(context.adapters, issuer, Erasure(**signed, what="removed"))
     finish_erasures(context, cleaner)
     return plan
 
 
 def _is_gone(context: IssuerContext, whom: Whom) -> bool:
     """Return whether nothing names these cardholders any more, although they were there."""
-    store = context.adapters.store
     if isinstance(whom, OfSingle):
-        keys = [single.key for single in prompted_singles(store, context.issuer.issuer)]
-        return not any(f"/{whom.name}" in key for key in keys)
+        is_meant = with_ids([whom.name])
+        return not prompted_singles(context.adapters, context.issuer.issuer, is_meant)
     run = StoredRun.by_id(context.adapters, whom.run)
     run.with_ledger()
     is_erased = pl.col("row").is_in(list(whom.rows))
@@ -225,7 +221,7 @@ def _is_gone(context: IssuerContext, whom: Whom) -> bool:
 
 def _ended(context: IssuerContext, begun: Sequence[Erasure]) -> ErasurePlan:
     """Return what an erasure was about that another process began, about nobody where none did."""
-    people = erased_people(context.adapters.store, context.issuer.issuer)
+    people = erased_people(context.adapters, context.issuer.issuer)
     nobody = NamedPeople(frozenset())
     links = owes_withdrawal(context, people)
     first = begun[0] if begun else None
@@ -238,12 +234,11 @@ def finish_erasures(context: IssuerContext, cleaner: Cleaner) -> bool:
 
     Return whether there is nothing left to do.
     """
-    open_acts = unfinished_erasures(context.adapters.store, context.issuer.issuer)
+    open_acts = unfinished_erasures(context.adapters, context.issuer.issuer)
     if not open_acts:
         return True
-    store = context.adapters.store
     issuer = context.issuer.issuer
-    people = erased_people(store, issuer)
+    people = erased_people(context.adapters, issuer)
     signed = context.adapters.signed(FINISHING)
     if is_interrupted(open_acts):  # a process died
         _remove(context, cleaner, people, open_acts[0].at)
@@ -253,9 +248,9 @@ def finish_erasures(context: IssuerContext, cleaner: Cleaner) -> bool:
     delivered = _deliveries(named)
     objects = tuple(delivered_objects(context, delivered))
     if objects:
-        add_record(store, erasures(issuer), Erasure(**signed, what="removed", deleted=objects))
+        record_erasure(context.adapters, issuer, Erasure(**signed, what="removed", deleted=objects))
     erase_in_deliveries(context, cleaner, people, delivered)
-    add_record(store, erasures(issuer), Erasure(**signed, what="finished"))
+    record_erasure(context.adapters, issuer, Erasure(**signed, what="finished"))
     return True
 
 
@@ -263,34 +258,28 @@ def _remove(
     context: IssuerContext, cleaner: Cleaner, people: ErasedPeople, since: datetime
 ) -> None:
     """Do what a process that died has not done of an erasure, but for deliveries."""
-    store = context.adapters.store
     issuer = context.issuer.issuer
     signed = context.adapters.signed(RESUMING)
     named = list(mentions(context, people))
     left = [each for each in named if each.place != "deliveries" and PLACES[each.place].erased]
-    deleted = _deleted(left)
-    if deleted:
-        resumed = Erasure(**signed, what="forgotten", deleted=deleted)
-        add_record(store, erasures(issuer), resumed)
     erase_mentions(context, cleaner, people, left, signed, since)
-    add_record(store, erasures(issuer), Erasure(**signed, what="removed"))
+    record_erasure(context.adapters, issuer, Erasure(**signed, what="removed"))
 
 
-def erasure_of(store: Store, issuer: str, cuid: str) -> Erasure | None:
+def erasure_of(adapters: Adapters, issuer: str, cuid: str) -> Erasure | None:
     """Return the record by which a cardholder was erased; None where they were not."""
-    erased = erased_people(store, issuer)
+    erased = erased_people(adapters, issuer)
     if not erased:
         return None
     digests = frozenset(erased.digests_of(NamedPeople(frozenset({cuid}))))
-    acts = whole_chain(store, erasures(issuer), Erasure)
+    acts = erasures(adapters, issuer)
     return next((act for act in acts if not digests.isdisjoint(act.persons)), None)
 
 
 def _people(context: IssuerContext, book: Book, whom: Whom) -> NamedPeople:
     """Return cardholders by all that they are known by."""
-    store = context.adapters.store
     if isinstance(whom, OfSingle):
-        cuids = frozenset({_cuid_of_single(store, context.issuer.issuer, whom.name)})
+        cuids = frozenset({_cuid_of_single(context, whom.name)})
         records = book.attempts.filter(pl.col("cuid").is_in(list(cuids)))
     else:
         records = _named_in(StoredRun.by_id(context.adapters, whom.run), whom.rows)
@@ -314,11 +303,11 @@ def _named_in(run: StoredRun, rows: Sequence[int]) -> pl.DataFrame:
     return records
 
 
-def _cuid_of_single(store: Store, issuer: str, name: str) -> str:
+def _cuid_of_single(context: IssuerContext, name: str) -> str:
     """Return whom a link whose fields were typed in is for."""
-    for single in prompted_singles(store, issuer):
-        if single.key.rpartition("/")[2] == f"{name.removesuffix('.json')}.json":
-            return single.asked.cuid
+    issuer = context.issuer.issuer
+    for single in prompted_singles(context.adapters, issuer, with_ids([name])):
+        return single.asked.cuid
     raise NoSuchLinkError(issuer=issuer, name=name)
 
 
@@ -336,12 +325,6 @@ def _refuse_under_way(named: Iterable[Mention], now: datetime) -> None:
     for mention in named:
         if mention.place == "single" and is_under_way(mention, now - REQUEST_ENDS):
             raise UnderWayError(key=mention.key)
-
-
-def _deleted(named: Iterable[Mention]) -> tuple[str, ...]:
-    """Return the keys of the objects that go and that the journal names: single links."""
-    keys = [each.key for each in named if each.place == "single"]
-    return (*keys, *map(answer_key, keys))
 
 
 def _deliveries(named: Iterable[Mention]) -> list[DeliveryId]:

@@ -1,6 +1,6 @@
 """Purge what is due by the issuer's retention: plan first, then delete exactly what was planned.
 
-A record is written, create-only, before the first delete of a part: killed after it, the next purge
+A row is written before the first delete of a part: killed after it, the next purge
 finishes. Objects are deleted by keys that were listed and recognised, never by prefix; unknown
 objects are named and stay. `retention.py` says what is due.
 
@@ -10,11 +10,13 @@ sources nor plans, manifests, events and records.
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import chain
 from typing import NamedTuple
+
+from sqlalchemy import or_
 
 from flows.book.deliveries import forget_changes
 from flows.book.known_runs import ClosedRun
@@ -39,44 +41,48 @@ from flows.runs.business_date import local_day
 from flows.runs.claim import OLD, ClaimedError
 from flows.runs.context import IssuerContext
 from flows.runs.delivered import FILES, delivered_links_key, delivery_of
-from flows.runs.documents import read_document
 from flows.runs.errors import AbandonedError
-from flows.runs.identity import canonical
+from flows.runs.journal import Act, enter
 from flows.runs.keys import (
     DROPPED,
     RunId,
     acknowledgements,
-    analysis,
     deliveries,
     probes,
-    prompted_prefix,
-    purged,
     runs,
 )
+from flows.runs.purges import add_purge, purges
 from flows.runs.read_once import read_once
 from flows.runs.run_status import RunStatus
-from flows.runs.single_links import answer_key
-from flows.runs.store import Cleaner, ConflictError, Entry, Store, StoreDeniedError
+from flows.runs.single_links import place_of, prompted_singles, remove_singles, with_ids
+from flows.runs.store import Cleaner, ConflictError, Entry, StoreDeniedError
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently
 from flows.runs.told import TOLD_ROWS
-from schemas.records import PARTS, Abandoned, Part, Purged, SingleAnswered
+from schemas.database import PURGE, SINGLE_LINK
+from schemas.records import PARTS, Abandoned, Part, Purged
 
 DEAD = timedelta(days=1)  # longer than any race probe or run takes
 
 
 class PurgeUnit(NamedTuple):
-    """What is deleted together, usually a part of a run: its objects, its record and that's key.
+    """What is deleted together, usually a part of a run: its objects, and its record.
 
     `resumed` where the record exists already: a purge that was killed is finished.
     """
 
-    key: str
     record: Purged
     entries: tuple[Entry, ...]
     resumed: bool = False
     abandons: bool = False  # a run that was never committed
+    singles: tuple[str, ...] = ()  # ids of single links that belong to no run
+
+    @property
+    def names(self) -> list[str]:
+        """What goes: the keys of its objects, and its single links."""
+        keys = [entry.key for entry in self.entries]
+        return [*keys, *map(place_of, self.singles)]
 
 
 class KeptPart(NamedTuple):
@@ -116,7 +122,8 @@ def plan_purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
     """Return what of an issuer is due for deletion and why the rest is kept; nothing is changed."""
     stored_runs = StoredRuns(context.adapters, context.issuer.issuer)
     known = known_runs(context.adapters, stored_runs)
-    begun = {entry.key for entry in stored_runs.store.keys(purged(stored_runs.issuer))}
+    records = purges(context.adapters, stored_runs.issuer, PURGE.c.run.is_not(None))
+    begun = {(record.run, record.part): record for record in records}
     objects = _objects_by_run(context)
 
     def plan(run_id: RunId) -> _RunPlan:
@@ -139,14 +146,11 @@ def plan_purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
 
 
 def _objects_by_run(context: IssuerContext) -> dict[str, list[Entry]]:
-    """Return the objects of each run, and its rows that were exported."""
+    """Return the objects of each run."""
     prefix = runs(context.issuer.issuer)
     by_run = defaultdict[str, list[Entry]](list)
     for entry in context.adapters.store.keys(prefix):
         by_run[entry.key.removeprefix(prefix).partition("/")[0]].append(entry)
-    exported = f"{analysis(context.issuer.issuer)}rows/"
-    for entry in context.adapters.store.keys(exported):
-        by_run[entry.key.rpartition("/")[2].rpartition("-")[0]].append(entry)
     return by_run
 
 
@@ -166,7 +170,7 @@ def purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
         if unit.abandons and not _ensure_abandoned(context, unit):
             continue
         if not unit.resumed:
-            context.adapters.store.create(unit.key, canonical(unit.record))
+            _record_purge(context, unit)
         _forget_deliveries(context, unit)
         if unit.record.part == "ledger" and unit.record.run:
             purge_answers(context.adapters, context.issuer.issuer, unit.record.run)
@@ -194,19 +198,29 @@ def _counted(context: IssuerContext, units: Sequence[PurgeUnit]) -> tuple[PurgeU
     """Return units with the cardholders who leave the book with them, which each record says."""
     adapters = context.adapters
     begun_now = [unit for unit in units if unit.record.part == "ledger" and not unit.resumed]
-    ledgers = [
-        Ledger(unit.record.run, frozenset(entry.key for entry in unit.entries))
-        for unit in begun_now
-    ]
+    ledgers = [Ledger(unit.record.run, frozenset(unit.singles)) for unit in begun_now]
     today = local_day(adapters.now(), context.issuer.time_zone)
     counts = removals(adapters, context.issuer.issuer, today, ledgers)
-    by_key = {unit.key: count for unit, count in zip(begun_now, counts, strict=True)}
+    in_turn = iter(counts)
     return tuple(
-        unit._replace(record=unit.record.model_copy(update={"removed": by_key[unit.key]}))
-        if unit.key in by_key
+        unit._replace(record=unit.record.model_copy(update={"removed": next(in_turn)}))
+        if unit in begun_now
         else unit
         for unit in units
     )
+
+
+def _record_purge(context: IssuerContext, unit: PurgeUnit) -> None:
+    """Record that a unit is purged; the single links that go with it go in the same act."""
+    record = unit.record
+    run = record.run or None
+
+    def work(act: Act) -> None:
+        add_purge(act, record)
+        if record.part == "ledger":
+            remove_singles(act, SINGLE_LINK.c.run == run if run else with_ids(unit.singles))
+
+    enter(context.adapters, context.issuer.issuer, f"{record.part} purged", work, run=run)
 
 
 def _ensure_abandoned(context: IssuerContext, unit: PurgeUnit) -> bool:
@@ -246,48 +260,38 @@ def _links_of_no_run(context: IssuerContext) -> Iterator[PurgeUnit]:
     """
     now = context.adapters.now()
     term = term_of("ledger", context.issuer.retention)
-    for kind, entries in (
-        ("single", _single_links(context, now - term.length)),
-        ("deliveries", _delivered_links(context, now - term.length)),
-        ("acknowledgements", _told_rows(context, now - term.length)),
+    until = now - term.length
+    singles = _single_links(context, until)
+    shared = {"run": "", "part": "ledger", "at": now, "by": redact(context.adapters.actor)}
+    for kind, times, entries in (
+        ("single", list(singles.values()), ()),
+        ("deliveries", None, _delivered_links(context, until)),
+        ("acknowledgements", None, _told_rows(context, until)),
     ):
-        if not entries:
+        moments = [entry.modified for entry in entries] if times is None else times
+        if not moments:
             continue
         record = Purged(
-            run="",
-            part="ledger",
-            at=now,
-            by=redact(context.adapters.actor),
-            since=max(entry.modified for entry in entries),
+            **shared,
+            since=max(moments),
             setting=term.setting,
-            objects={kind: len(entries)},
+            objects={kind: len(moments)},
             bytes=sum(entry.size for entry in entries),
         )
-        key = f"{purged(context.issuer.issuer)}{kind}/{now:%Y%m%dT%H%M%S%f}.json"
-        yield PurgeUnit(key, record, tuple(entries))
+        yield PurgeUnit(record, tuple(entries), singles=() if entries else tuple(singles))
 
 
-def _single_links(context: IssuerContext, until: datetime) -> list[Entry]:
-    """Return the requests of no run that were answered, each with its answer, both that old.
+def _single_links(context: IssuerContext, until: datetime) -> dict[str, datetime]:
+    """Return the requests of no run that were answered so long ago, by id, and when.
 
     Not those whose link can still be opened.
     """
-    store = context.adapters.store
     today = local_day(context.adapters.now(), context.issuer.time_zone)
-    entries = store.keys(prompted_prefix(context.issuer.issuer))
-    old = {entry.key: entry for entry in entries if entry.modified <= until}
-    answered: list[Entry] = []
-    for key, entry in old.items():
-        answer = old.get(answer_key(key))
-        if answer is not None and not _is_alive(store, answer.key, today):
-            answered += [entry, answer]
-    return answered
-
-
-def _is_alive(store: Store, answer: str, today: date) -> bool:
-    """Return whether an answer gave a link that can still be opened."""
-    answered = read_document(store, answer, SingleAnswered)
-    return bool(answered and answered.expires_on and answered.expires_on >= today)
+    column = SINGLE_LINK.c
+    is_old = column.answered_at <= until
+    cannot_be_opened = or_(column.expires_on.is_(None), column.expires_on < today)
+    singles = prompted_singles(context.adapters, context.issuer.issuer, is_old, cannot_be_opened)
+    return {single.id: single.answered.at for single in singles if single.answered}
 
 
 def _delivered_links(context: IssuerContext, until: datetime) -> list[Entry]:
@@ -310,7 +314,7 @@ def _told_rows(context: IssuerContext, until: datetime) -> list[Entry]:
 class _Candidate:
     """A run that may be purged, its objects, and its state, which is read when it is asked for.
 
-    `closed`: its figures, by which it is judged instead. `begun`: the records of purges.
+    `closed`: its figures, by which it is judged instead. `begun`: the purges by run and part.
     """
 
     def __init__(
@@ -319,7 +323,7 @@ class _Candidate:
         run: StoredRun,
         entries: Sequence[Entry],
         closed: ClosedRun | None,
-        begun: Collection[str],
+        begun: Mapping[tuple[str, Part], Purged],
     ) -> None:
         self.context = context
         self.run = run
@@ -329,7 +333,7 @@ class _Candidate:
 
     def purged(self, part: Part) -> Purged | None:
         """Return the record of a purge of a part that was begun, None where there is none."""
-        return self.run.purged(part) if self.run.keys.purged(part) in self._begun else None
+        return self._begun.get((self.run.id, part))
 
     @property
     def status(self) -> RunStatus:
@@ -340,7 +344,7 @@ class _Candidate:
     def state(self) -> RunState:
         """What is still open in the run, and since when nothing is."""
         if self.closed is not None:
-            return closed_state(self.closed, self.run.keys, self.entries)
+            return closed_state(self.closed, self.run, self.entries)
         return state_of(self.context, self.run, self.entries)
 
     def verdict(self, part: Part) -> Kept | None:
@@ -388,13 +392,13 @@ def _judge(candidate: _Candidate, part: Part, entries: tuple[Entry, ...]) -> Pur
     run = candidate.run
     begun = candidate.purged(part)
     if begun is not None:
-        return PurgeUnit(run.keys.purged(part), begun, entries, resumed=True)
+        return PurgeUnit(begun, entries, resumed=True)
     kept = candidate.verdict(part)
     if kept is not None:
         return KeptPart(run.id, part, kept.why, kept.until)
     is_unfinished = candidate.state.end == "never"
     record = _record(candidate, part, entries)
-    return PurgeUnit(run.keys.purged(part), record, entries, abandons=is_unfinished)
+    return PurgeUnit(record, entries, abandons=is_unfinished)
 
 
 def _record(candidate: _Candidate, part: Part, entries: Sequence[Entry]) -> Purged:

@@ -14,12 +14,13 @@ import polars as pl
 
 from flows.errors import CardlinkError
 from flows.operations.reread import reread_rows
-from flows.runs.chains import add_next
 from flows.runs.chunks import OutboxChunk, State
 from flows.runs.claim import Lease, LeaseLostError, claimed, work_on
 from flows.runs.context import IssuerContext
+from flows.runs.decisions import RESEAL, decide
 from flows.runs.events import record_event
 from flows.runs.identity import differences, digest, row_settings
+from flows.runs.journal import Act, enter
 from flows.runs.outbox import select_chunks
 from flows.runs.sealing import Plain, Sealed, Sealer
 from flows.runs.store import Cleaner, write_once
@@ -118,6 +119,7 @@ def _seal(
 
     It is committed if the chunks still wait or are on hold.
     """
+    seen = run.reseals
     generation = _next_generation(run)
     place = run.keys.sealed(generation)
     chunks: list[ManifestChunk] = []
@@ -133,8 +135,14 @@ def _seal(
         recipients=sealer.fingerprints,
         chunks=tuple(sorted(chunks, key=lambda chunk: chunk.number)),
     )
-    if not add_next(run.store, run.keys.reseals, len(run.reseals) + 1, record):
-        raise LeaseLostError(subject=run.id)
+
+    def work(act: Act) -> None:
+        now = StoredRun(context.adapters.within(act.connection), run.keys)
+        if now.reseals != seen:
+            raise LeaseLostError(subject=run.id)
+        decide(act, RESEAL, run.id, record, stands=str(generation))
+
+    enter(context.adapters, run.issuer, "chunks sealed anew", work, run=run.id)
 
 
 def _next_generation(run: StoredRun) -> int:

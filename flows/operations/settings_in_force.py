@@ -9,16 +9,19 @@ The first command of an issuer records what it finds.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Literal, NamedTuple
 
 from sqlalchemy import select
 
-from flows.errors import BalanceError, GateError, TryAgainError
+from flows.errors import BalanceError, CardlinkError, GateError, TryAgainError
 from flows.redaction import redact, redacted
+from flows.runs.adapters import Adapters
 from flows.runs.commits import read_commits, read_last_turn
 from flows.runs.context import IssuerContext
 from flows.runs.identity import canonical, digest
 from flows.runs.journal import Act, enter
+from flows.runs.stored_journal import flush_journal, refuse_other_journal
 from flows.steps import WHY, Sentence, Slot, Step, Text
 from schemas.database import SETTINGS_IN_FORCE
 from schemas.governed import ACTS, HOURS, PERSONS, Change, changes, governed_settings, needing_two
@@ -112,6 +115,7 @@ class Governing:
         self.remarks: list[Text] = []
         self._is_rehearsal = is_rehearsal
         self._known: dict[str, str] = {}  # digests of the settings that it works with, by issuer
+        self._adapters: dict[str, Adapters] = {}  # by issuer
 
     def applied_to(self, context: IssuerContext) -> IssuerContext:
         """Return a context whose settings are in force; raises as `governed` does.
@@ -122,6 +126,8 @@ class Governing:
         sha256 = digest_of(context)
         known = self._known.get(issuer)
         if known is None:
+            refuse_other_journal(context.adapters, issuer)
+            self._adapters[issuer] = context.adapters
             remarks = governed(context, is_rehearsal=self._is_rehearsal)
             self.remarks += remarks
             self._known[issuer] = sha256
@@ -129,6 +135,12 @@ class Governing:
             # what was agreed to is not what would be done
             raise SettingsMovedError(issuer=issuer)
         return context._replace(settings_in_force=sha256)
+
+    def end(self) -> None:
+        """Store what the command has entered in journals; where that fails, the next one does."""
+        for issuer, adapters in self._adapters.items():
+            with suppress(CardlinkError):
+                flush_journal(adapters, issuer)
 
 
 def compared(context: IssuerContext) -> Compared:

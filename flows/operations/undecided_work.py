@@ -6,7 +6,7 @@ has the rest.
 """
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import NamedTuple
 
 from flows.book.known_runs import KnownPlan
@@ -18,7 +18,8 @@ from flows.reports.work import Work
 from flows.resend.ending_links import ending_links
 from flows.resend.renewal import judged_ending
 from flows.runs.context import IssuerContext
-from flows.runs.keys import RunId, RunKeys, extracts, purged
+from flows.runs.keys import RunId, RunKeys, extracts
+from flows.runs.purges import last_purge
 from flows.runs.stored_run import StoredRun
 from flows.steps import YOUR_NAME
 from flows.submissions.begun import BegunRun, open_begun_runs
@@ -103,12 +104,12 @@ def _requests(context: IssuerContext) -> Iterator[Work]:
     requests = unexpired_requests(context)
     yield from (_open_request(issuer, request) for request in requests if request.is_open)
     for request in stopped(requests):
-        note = f"{request.last.actor} began to carry it out for {request.first.actor}."
+        note = f"{request.second} began to carry it out for {request.request.actor}."
         yield _request(issuer, request, kinds.STOPPED_REQUESTS)._replace(note=note)
 
 
 def _open_request(issuer: str, request: StoredRequest) -> Work:
-    maker = request.first
+    maker = request.request
     reason = f" ({maker.reason})" if maker.reason else ""
     return _request(issuer, request, kinds.REQUESTS)._replace(
         step=request.step.adding(approve=request.number, actor=YOUR_NAME),
@@ -121,10 +122,10 @@ def _open_request(issuer: str, request: StoredRequest) -> Work:
 
 def _request(issuer: str, request: StoredRequest, kind: str) -> Work:
     return Work(
-        due=request.first.until,
+        due=request.request.until,
         kind=kind,
         issuer=issuer,
-        since=request.last.at,
+        since=request.since,
         fields=(("name", request.number),),
         step=request.step,
     )
@@ -143,9 +144,6 @@ def _purge(context: IssuerContext) -> Iterator[Work]:
         )
 
 
-TICK = timedelta(seconds=1)  # by which a store tells moments apart
-
-
 class UnfinishedPurge(NamedTuple):
     """A run of which a purge left objects that it had recorded as deleted, and since when."""
 
@@ -158,16 +156,9 @@ def unfinished_purge(context: IssuerContext) -> UnfinishedPurge | None:
 
     Links of no run are not looked for: what is left of them is due again, under a new record.
     """
-    prefix = purged(context.issuer.issuer)
-    records = list(context.adapters.store.keys(prefix))
-    if not records:
-        return None
-    newest = max(record.modified for record in records)
-    for record in records:
-        if record.modified >= newest - TICK:
-            run, _, name = record.key.removeprefix(prefix).partition("/")
-            if _has_objects(context, run, name.removesuffix(".json")):
-                return UnfinishedPurge(run, record.modified)
+    record = last_purge(context.adapters, context.issuer.issuer)
+    if record is not None and _has_objects(context, record.run, record.part):
+        return UnfinishedPurge(record.run, record.at)
     return None
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence, Set
 from itertools import chain
 from typing import NamedTuple
 
-from flows.reports.behind import runs_to_report
+from flows.reports.behind import runs_behind
 from flows.reports.rebuild import RunReport, rebuild_lasting
 from flows.reports.verdicts import OUT_OF_BALANCE
 from flows.results.batches import ResultObject
@@ -61,7 +61,7 @@ def ingest(context: IssuerContext, also: str = "") -> Ingested:
     read = [file for file in opened if file.problems != (AWAITED,)]
     fresh = [file for file in read if not file.known]
     runs = StoredRuns(adapters, issuer)
-    others = {run.id for run in runs_to_report(context, runs)} | ({also} - {""})
+    others = {run.id for run in runs_behind(context, runs)} | ({also} - {""})
     reports = _report_runs(context, runs, fresh, others)
     return Ingested(
         files=len(fresh),
@@ -79,18 +79,17 @@ def _take_in_lasting(context: IssuerContext, files: Sequence[ResultObject]) -> l
 
     Another process may have stored what follows from a later decision, and we wrote over it.
     """
-    store = context.adapters.store
     issuer = context.issuer.issuer
     basis = basis_of(context)
     fresh = [file for file in files if file.known is None or file.known.basis not in basis]
     taken = dict[str, IngestedFile]()
-    erased = erased_people(store, issuer) if fresh else NOBODY
+    erased = erased_people(context.adapters, issuer) if fresh else NOBODY
     while fresh:
         read = {file.result.entry.key: file for file in take_in(context, fresh, basis, erased)}
         taken |= {key: _after(taken.get(key), file) for key, file in read.items()}
         stored = [file for file in read.values() if not file.known]
         before = erased
-        erased = erased_people(store, issuer)
+        erased = erased_people(context.adapters, issuer)
         fresh = _behind(context, stored, whatever=erased.digests != before.digests)
     return list(taken.values())
 

@@ -372,7 +372,7 @@ def _late_receipts(adapters: Adapters, issuer: Issuer, terms: ReportTerms) -> It
 
 def _unfinished_erasures(adapters: Adapters, issuer: str) -> Iterator[Work]:
     """Yield the erasures that were interrupted, or whose cardholders deliveries still name."""
-    acts = unfinished_erasures(adapters.store, issuer)
+    acts = unfinished_erasures(adapters, issuer)
     if acts:
         is_delivered = bool(receivers_with_deliveries(adapters, issuer))
         is_left = is_interrupted(acts) or not is_delivered

@@ -21,6 +21,9 @@ FORM: Final = "link form"
 BREAK: Final = "break"  # by run
 CARDS: Final = "cards"
 LINKS: Final = "links"
+RESEAL: Final = "chunks"  # by run
+LEDGER: Final = "ledger"  # by run
+ERASURE: Final = "cardholders"
 RESULT_ROW: Final = "result row"  # by the digest of its file's key
 
 R = TypeVar("R", bound=Record)

@@ -19,29 +19,13 @@ from typing import NamedTuple, Protocol
 
 import polars as pl
 
-from flows.errors import OperatorError
+from flows.runs.adapters import Adapters
 from flows.runs.cards import CONTENT_FINGERPRINTS, GENERATED
-from flows.runs.chains import records, whole_chain
-from flows.runs.documents import read_document
-from flows.runs.identity import canonical, digest
-from flows.runs.keys import erasures
-from flows.runs.store import Store
-from flows.steps import ISSUER, Sentence, Step
+from flows.runs.decisions import ERASURE, decide, decisions
+from flows.runs.identity import digest
+from flows.runs.journal import Act, enter
 from schemas.reasons import ERASED
-from schemas.records import Erasure, ErasureKey
-
-
-class ErasureKeyGoneError(OperatorError):
-    """The key is gone by which erased cardholders are recognised."""
-
-    message = (
-        "The key of {issuer}'s erasures is gone, so nobody can tell who is to be forgotten. "
-        "Nothing was done."
-    )
-    next_step = Sentence(
-        "Put erasures/key.json back from a backup of the store; {verify} says when it was written.",
-        verify=Step("audit verify", ISSUER),
-    )
+from schemas.records import Erasure
 
 
 class People(Protocol):
@@ -114,12 +98,19 @@ class ErasedPeople:
 NOBODY = ErasedPeople()
 
 
-def erased_people(store: Store, issuer: str) -> ErasedPeople:
+def erasures(adapters: Adapters, issuer: str) -> list[Erasure]:
+    """Return the records of an issuer's erasures, the oldest first."""
+    return decisions(adapters, issuer, ERASURE, Erasure)
+
+
+def erased_people(adapters: Adapters, issuer: str) -> ErasedPeople:
     """Return who was erased at an issuer, of all records so far."""
-    acts = whole_chain(store, erasures(issuer), Erasure)
-    if not acts:
-        return NOBODY
-    return ErasedPeople(_key_of(store, issuer), _persons(acts))
+    acts = erasures(adapters, issuer)
+    return _erased_by(acts) if acts else NOBODY
+
+
+def _erased_by(acts: Sequence[Erasure]) -> ErasedPeople:
+    return ErasedPeople(acts[0].key, chain.from_iterable(act.persons for act in acts))
 
 
 class Erasures(NamedTuple):
@@ -129,17 +120,17 @@ class Erasures(NamedTuple):
     deleted: frozenset[str]
 
 
-def all_erasures(store: Store, issuer: str) -> Erasures:
-    """Return what has been erased, as the records say; those that cannot be read say nothing."""
-    acts = list(records(store, erasures(issuer), Erasure))
+def all_erasures(adapters: Adapters, issuer: str) -> Erasures:
+    """Return what has been erased, as the records say."""
+    acts = erasures(adapters, issuer)
     deleted = frozenset(chain.from_iterable(act.deleted for act in acts))
     return Erasures(sum(1 for act in acts if act.persons), deleted)
 
 
-def unfinished_erasures(store: Store, issuer: str) -> list[Erasure]:
+def unfinished_erasures(adapters: Adapters, issuer: str) -> list[Erasure]:
     """Return the records of erasures since the last one that is finished."""
     open_acts: list[Erasure] = []
-    for act in whole_chain(store, erasures(issuer), Erasure):
+    for act in erasures(adapters, issuer):
         open_acts = [] if act.what == "finished" else [*open_acts, act]
     return open_acts
 
@@ -149,28 +140,19 @@ def is_interrupted(acts: Sequence[Erasure]) -> bool:
     return bool(acts) and acts[-1].what != "removed"
 
 
-def with_key(store: Store, issuer: str) -> ErasedPeople:
-    """Return the same, where nobody may have been erased yet: then with a new key."""
-    acts = whole_chain(store, erasures(issuer), Erasure)
-    if not acts:
-        store.create(_key_place(issuer), canonical(ErasureKey(key=secrets.token_hex(32))))
-    return ErasedPeople(_key_of(store, issuer), _persons(acts))
+def record_erasure(
+    adapters: Adapters, issuer: str, record: Erasure, people: NamedPeople | None = None
+) -> None:
+    """Record an erasure: with the digests of these people, the first of all with a new key."""
 
+    def work(act: Act) -> None:
+        earlier = erasures(adapters.within(act.connection), issuer)
+        first = record if earlier else record.model_copy(update={"key": secrets.token_hex(32)})
+        erased = _erased_by(earlier or [first])
+        persons = erased.digests_of(people) if people else ()
+        decide(act, ERASURE, "", first.model_copy(update={"persons": persons}))
 
-def _persons(acts: Iterable[Erasure]) -> list[str]:
-    return list(chain.from_iterable(act.persons for act in acts))
-
-
-def _key_of(store: Store, issuer: str) -> str:
-    """Return the key of the digests; without it nothing is sent at all."""
-    stored = read_document(store, _key_place(issuer), ErasureKey)
-    if stored is None:
-        raise ErasureKeyGoneError(issuer=issuer)
-    return stored.key
-
-
-def _key_place(issuer: str) -> str:
-    return f"{erasures(issuer)}key.json"
+    enter(adapters, issuer, f"cardholders {record.what}", work, reason=record.reason)
 
 
 def content_of(rows: pl.DataFrame) -> pl.Series:

@@ -29,7 +29,7 @@ DROPPED = re.compile(
     r"[^/]+/(extracts|results|corrections|transactions)/"
     r"|[^/]+/(deliveries|acknowledgements)/[^/]+/received$"
 )
-LASTING = re.compile(r"[^/]+/(erasures/|journal/|probe/passed-|runs/[^/]+/events/)")
+LASTING = re.compile(r"[^/]+/(journal/|probe/passed-|runs/[^/]+/events/)")
 # as all of ours are, so that most keys are judged by one pattern
 _USUAL_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)*")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -81,15 +81,11 @@ results = _prefix("results")  # the operator drops result files here
 corrections = _prefix("corrections")  # corrected extracts and filled-in templates are dropped here
 transactions = _prefix("transactions")  # the partner's transaction reports are dropped here
 runs = _prefix("runs")  # a folder for each run
-erasures = _prefix("erasures")  # the chain of erasures of cardholders, and its key
 deliveries = _prefix("deliveries")  # a folder for each delivery of links
 # a folder for each time that the issuer was told of an extract
 acknowledgements = _prefix("acknowledgements")
 # what was read of extracts that have no plan, so that they are read once
 identified = _prefix("identified")
-# records of what was purged; one listing shows which runs have no ledger any more
-purged = _prefix("purged")
-prompted_prefix = _prefix("single")  # single links whose fields were typed in
 # derived: the funnel over an issuer's runs, and the transaction reports read for it
 placements = _prefix("placements")
 reconciliation = _prefix("reconciliation")  # derived: the report across an issuer's runs
@@ -97,19 +93,16 @@ reconciliation = _prefix("reconciliation")  # derived: the report across an issu
 programme = _prefix("programme")
 ALL_ISSUERS = "programme/"
 metrics = _prefix("metrics")  # derived: the metrics of an issuer, and the beat of arrivals
+journal = _prefix("journal")  # segments of the journal, by incarnation
 probes = _prefix("probe")  # what the race probe writes
-approvals = _prefix("approvals")  # requests that need a second person, a chain for each
-analysis = _prefix("analysis")  # derived: the analysts' export
 # what a purge or an erasure deletes or writes over is below these: in a bucket that keeps versions,
 # lifecycle rules remove what it was (deploy/s3-lifecycle.json)
 CLEANED: Final = (
     runs,
-    prompted_prefix,
     deliveries,
     acknowledgements,
     placements,
     reconciliation,
-    analysis,
 )
 
 
@@ -125,16 +118,6 @@ def period(issuer: str, start: date | None, end: date | None) -> str:
     return f"{reconciliation(issuer)}period-{first}-{last}/"
 
 
-def hive(issuer: str, table: str, day: date) -> str:
-    """Return the prefix of a day of a table of the analysts' export, as query engines read it."""
-    return f"{analysis(issuer)}{table}/issuer={issuer}/as_of={day}/"
-
-
-def link(prefix: str, number: int) -> str:
-    """Return the key of a link (from 1) of a chain of records."""
-    return f"{prefix}{number:06d}.json"
-
-
 class RunKeys:
     """Where the objects of one run are stored; what ends in "/" is a prefix."""
 
@@ -146,23 +129,13 @@ class RunKeys:
         self.chunks = base + "chunks/"
         self.ledger = base + "ledger/"
         self.events = base + "events/"  # what people and flows did to the run
-        self.reseals = base + "reseals/"  # the chain of records of chunks that were sealed again
-        # the chain of records of ledger parts that were written anew without erased cardholders
-        self.rewritten = base + "rewritten/"
-        self.resealed = base + "sealed/"  # those chunks, a folder for each time
-        # its rows, for analysts: derived; the files differ in their number
-        self.analysis = f"{hive(run.issuer, 'rows', run.day)}{run}-"
-        self.singles = base + "single/"  # single links for rows of the run
+        self.resealed = base + "sealed/"  # chunks that were sealed again, a folder for each time
         # the partner's messages about the run's links, and what they mean
         self.placements = base + "placements/"
 
     def sealed(self, generation: int) -> str:
         """Return the prefix of the chunks of the given time (from 1) of sealing again."""
         return f"{self.resealed}{generation}/"
-
-    def purged(self, part: str) -> str:
-        """Return the key of the record that a part of the run, `chunks` or `ledger`, was purged."""
-        return f"{purged(self.run.issuer)}{self.run}/{part}.json"
 
     def report(self, name: str) -> str:
         """Return the key of a derived file, which may be deleted and rebuilt at any time."""

@@ -16,7 +16,6 @@ import polars as pl
 
 from flows.errors import BugError
 from flows.runs.adapters import Adapters
-from flows.runs.chains import records
 from flows.runs.chunks import (
     MOVES,
     OutboxChunk,
@@ -26,14 +25,15 @@ from flows.runs.chunks import (
     outbox_chunks,
 )
 from flows.runs.closings import chunk_of, closed_breaks
-from flows.runs.decisions import BREAK, count_decisions
-from flows.runs.documents import read_document, read_facts
+from flows.runs.decisions import BREAK, LEDGER, RESEAL, count_decisions, decisions
+from flows.runs.documents import read_facts
 from flows.runs.errors import AbandonedError, LedgerPurgedError, NotCommittedError, UnknownRunError
 from flows.runs.events import CANCELLED, REFUSED, REPEATED_BY, kind_of
 from flows.runs.frames import from_parquet
 from flows.runs.identity import digest
 from flows.runs.keys import RunKeys, keys_of
 from flows.runs.outcomes import StoredOutcomes
+from flows.runs.purges import purge_of
 from flows.runs.read_once import read_once
 from flows.runs.run_records import RunRecord, record_of
 from flows.runs.run_status import (
@@ -43,7 +43,7 @@ from flows.runs.run_status import (
     reported_status,
     unreported_status,
 )
-from flows.runs.single_links import ANSWER, SingleLink, last_links, singles
+from flows.runs.single_links import SingleLink, last_links, singles_of_run
 from flows.runs.store import (
     ConflictError,
     Entry,
@@ -54,6 +54,7 @@ from flows.runs.store import (
 from schemas.breaks import LOST, RESULT_SHORT
 from schemas.manifest import LedgerPart, Manifest, Plan
 from schemas.records import (
+    PARTS,
     Abandoned,
     Closing,
     LedgerRewritten,
@@ -192,16 +193,21 @@ class StoredRun:
     @read_once
     def purged_chunks(self) -> Purged | None:
         """The record that the run's chunks were purged; None where they were not."""
-        return read_document(self.store, self.keys.purged("chunks"), Purged)
+        return purge_of(self.adapters, self.issuer, self.id, "chunks")
 
     @read_once
     def purged_ledger(self) -> Purged | None:
         """The record that the run's ledger and report were purged; None where they were not."""
-        return read_document(self.store, self.keys.purged("ledger"), Purged)
+        return purge_of(self.adapters, self.issuer, self.id, "ledger")
 
     def purged(self, part: Part) -> Purged | None:
         """Return the record that a part was purged; None where it was not."""
         return self.purged_chunks if part == "chunks" else self.purged_ledger
+
+    @property
+    def purges(self) -> list[Purged]:
+        """The records of the parts that were purged."""
+        return [record for part in PARTS if (record := self.purged(part)) is not None]
 
     def refuse_purged(self) -> None:
         """Raise LedgerPurgedError where the ledger was purged."""
@@ -249,7 +255,7 @@ class StoredRun:
     @read_once
     def rewritten_parts(self) -> dict[str, RewrittenPart]:
         """The ledger parts that were written anew without erased cardholders, as they are last."""
-        rewritten = records(self.store, self.keys.rewritten, LedgerRewritten)
+        rewritten = decisions(self.adapters, self.issuer, LEDGER, LedgerRewritten, self.id)
         parts = chain.from_iterable(record.parts for record in rewritten)
         return {part.name: part for part in parts}
 
@@ -294,7 +300,7 @@ class StoredRun:
         cancelled = len(self._entries_of((CANCELLED,)))
         return {
             "closed": count_decisions(self.adapters, self.issuer, BREAK, self.id),
-            "answers": sum(key.endswith(ANSWER) for key in self._single_keys),
+            "answers": sum(single.answered is not None for single in self.single_link_attempts),
             **({"repeats": committed} if committed else {}),
             **({"cancelled": cancelled} if cancelled else {}),
             **self.outcomes.state,
@@ -379,17 +385,12 @@ class StoredRun:
     @read_once
     def reseals(self) -> tuple[Reseal, ...]:
         """The records of chunks that were sealed again, oldest first."""
-        return tuple(records(self.store, self.keys.reseals, Reseal))
+        return tuple(decisions(self.adapters, self.issuer, RESEAL, Reseal, self.id))
 
     @read_once
     def single_link_attempts(self) -> list[SingleLink]:
         """The single links requested for rows of the run, by row and in order."""
-        return singles(self.store, self._single_keys)
-
-    @read_once
-    def _single_keys(self) -> frozenset[str]:
-        """The keys of the requests for single links and of their answers."""
-        return frozenset(entry.key for entry in self.store.keys(self.keys.singles))
+        return singles_of_run(self.adapters, self.issuer, self.id)
 
     @read_once
     def single_links(self) -> pl.DataFrame:

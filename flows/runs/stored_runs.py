@@ -16,7 +16,8 @@ from sqlalchemy import ColumnElement, Connection, select
 from flows.runs.adapters import Adapters
 from flows.runs.decisions import EXTRACT, standing_subjects
 from flows.runs.frames import from_parquets
-from flows.runs.keys import RunId, RunKeys, purged
+from flows.runs.keys import RunId, RunKeys
+from flows.runs.purges import purged_runs
 from flows.runs.read_once import read_once
 from flows.runs.run_records import records_where
 from flows.runs.run_status import RunStatus
@@ -76,12 +77,8 @@ class StoredRuns:
 
     @read_once
     def without_ledger(self) -> frozenset[str]:
-        """The ids of the runs whose ledger was purged, by one listing."""
-        prefix = purged(self.issuer)
-        names = [entry.key.removeprefix(prefix) for entry in self.store.keys(prefix)]
-        return frozenset(
-            name.removesuffix("/ledger.json") for name in names if name.endswith("/ledger.json")
-        )
+        """The ids of the runs whose ledger was purged."""
+        return purged_runs(self.adapters, self.issuer, "ledger")
 
     def run(self, run: RunId) -> StoredRun:
         """Return one of the runs."""

@@ -81,7 +81,7 @@ class Scan:
             as_of,
         )
         reread = partial(_reread, context, stream, source)
-        erased = erased_people(context.adapters.store, issuer.issuer)
+        erased = erased_people(context.adapters, issuer.issuer)
         order = context.header.order
         self.route = Route(issuer, mapping, as_of, source, scope, order, reread, erased)
         self._splitter = Splitter(issuer.portal.rows_per_chunk)

@@ -121,7 +121,7 @@ def prepare(
     inputs = RunInputs(
         business_date(context, entry, request.business_date),
         redact(request.new_run),
-        known=erased_people(context.adapters.store, context.issuer.issuer).marked(cards.digest),
+        known=erased_people(context.adapters, context.issuer.issuer).marked(cards.digest),
         dated=request.business_date is not None,
     )
     if _may_be_held(context, request):

@@ -55,7 +55,7 @@ def test_a_closed_run_says_what_its_report_and_its_objects_say(tmp_path: Path) -
     assert closed is not None
     assert closed.partner
     assert stored.status == closed.status(run)
-    assert state_of(bench.context, stored, entries) == closed_state(closed, stored.keys, entries)
+    assert state_of(bench.context, stored, entries) == closed_state(closed, stored, entries)
     read, kept = (
         facts_of(plans_of(bench, runs), bench.context.adapters) for runs in ({}, {run: closed})
     )
@@ -77,7 +77,7 @@ def test_a_purge_judges_a_closed_run_by_its_figures_without_reading_it(
     plan = plan_purge(bench.context, cleaner(bench))
 
     assert due
-    assert [lot.key for lot in due] == [lot.key for lot in plan.lots]
+    assert [lot.record.part for lot in due] == [lot.record.part for lot in plan.lots]
 
 
 def test_a_run_is_of_its_own_day_and_no_other(tmp_path: Path) -> None:

@@ -19,17 +19,16 @@ from flows.book.removals import _by_ledger
 from flows.book.standing import NAMES
 from flows.book.upkeep import forget_book
 from flows.operations.purge import plan_purge, purge
-from flows.runs.identity import canonical
-from flows.runs.keys import prompted_prefix, purged
-from flows.runs.single_links import answer_key
+from flows.runs.purges import purges
 from schemas.portal import CUID, NICKNAME, PAN
-from schemas.records import SingleAnswered, SingleAsked
+from schemas.records import Removed, SingleAnswered, SingleAsked
 from tests.again import PANS
 from tests.bench.growth import Clock
 from tests.builders import portal_rows, share_of
 from tests.clocked import ClockedStore
 from tests.night import Bench, issuer, portal_csv
 from tests.operations.retention import Killed, cleaner
+from tests.singles import recorded
 
 START = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
@@ -132,14 +131,12 @@ def test_a_purge_that_is_killed_and_finished_counts_once(tmp_path: Path) -> None
 
 def single(bench: Bench, cuid: str, days: int) -> None:
     """Record a single link whose fields were typed in, and that can be opened so many days."""
-    key = f"{prompted_prefix('bank')}{bench.now():%Y%m%dT%H%M%S}-{cuid}.json"
     asked = SingleAsked(
         row=None, cuid=cuid, last_4="4242", expiration="3012", at=bench.now(), by="tester"
     )
     until = bench.now().date() + timedelta(days=days)
     answered = SingleAnswered(outcome="linked", at=bench.now(), url="x", expires_on=until)
-    bench.store.create(key, canonical(asked))
-    bench.store.create(answer_key(key), canonical(answered))
+    recorded(bench.adapters, f"{bench.now():%Y%m%dT%H%M%S}-{cuid}", asked, answered)
 
 
 def test_who_had_a_single_link_of_no_run_is_counted_once_it_has_ended(tmp_path: Path) -> None:
@@ -174,12 +171,9 @@ def test_the_record_of_a_purge_has_counts_and_nobody_in_it(tmp_path: Path) -> No
 
     purge(bench.context, cleaner(bench))
 
-    records = [bench.content(entry.key) for entry in bench.store.keys(purged("bank"))]
-    assert [b'"removed":{"cards":{"expired":2},"people":{"expired":2}}'] == [
-        record[record.index(b'"removed"') :].partition(b"}}")[0] + b"}}"
-        for record in records
-        if b'"removed"' in record
-    ]
+    removed = [record.removed for record in purges(bench.adapters, "bank")]
+    expired = Removed(people={"expired": 2}, cards={"expired": 2})
+    assert [expired] == [each for each in removed if each is not None]
 
 
 def kill_purge(bench: Bench, clock: Clock) -> None:

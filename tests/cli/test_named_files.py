@@ -13,6 +13,7 @@ from flows.cli.main import COMMANDS
 from flows.commands.named_files import usable_files
 from tests.cli.test_mend import cardlink
 from tests.operations.test_questions import answered
+from tests.test_dry_runs import objects
 
 # a line of each command that takes a path, with one below a file
 LINES = {
@@ -24,6 +25,7 @@ LINES = {
     "answers": "answers {file}/x --reason mail",
     "corrections": "corrections bank --to {file}/x",
     "audit witness-key": "audit witness-key audit.example {file}/x",
+    "backup": "backup {file}/x",
     "sample": "sample {file}/x",
     "simulate": "simulate bank --alone --secret-key {file}/x",
     "practice": "practice --dir {file}/x",
@@ -42,14 +44,14 @@ def test_a_path_that_cannot_be_used_is_named_by_every_command_and_changes_nothin
     run = answered(tmp_path)[0]
     file = tmp_path / "file"
     file.touch()
-    before = sorted((tmp_path / "store").rglob("*"))
+    before = set(objects(tmp_path))
 
     for name, line in LINES.items():
         done = cardlink(tmp_path, *line.format(file=file, run=run).split())
 
         assert (name, 2) == (name, done.exit_code)
         assert re.search(rf"{file}(/x(/SHA256SUMS)?)? \(.+\) cannot be .*: \w+", done.stderr), name
-    assert before == sorted((tmp_path / "store").rglob("*"))
+    assert before == set(objects(tmp_path))
 
 
 def test_a_file_that_is_written_where_no_path_is_given_is_named_too(

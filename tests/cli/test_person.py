@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,10 @@ import pytest
 
 from flows.commands.context import Context
 from flows.commands.person import erase, export
-from flows.partner_api.single_links import link_typed
+from flows.partner_api.linking import link_typed
 from schemas.personal_data import PLACES
 from schemas.portal import ADDRESS1, CUID, EMAIL, LAST_NAME, PHONE
-from tests.night import Bench, issuer
+from tests.night import issuer
 from tests.partner_api.linker import SERVICE, TYPED, URL, Linker
 from tests.test_command_line import cardlink
 from tests.test_dry_runs import answered, bank
@@ -79,7 +80,7 @@ def test_a_person_is_forgotten_by_two_and_the_trace_says_so(tmp_path: Path) -> N
 def test_who_is_known_from_a_typed_in_link_alone_is_exported_and_forgotten_by_its_name(
     tmp_path: Path,
 ) -> None:
-    bench = Bench(bank(tmp_path).store, issuer(service=SERVICE))
+    bench = replace(bank(tmp_path), issuer=issuer(service=SERVICE))
     link_typed(bench.context, Linker(), {**TYPED, CUID: "typed-1"})
 
     exported = export(Context(tmp_path), "typed-1").facts
@@ -117,10 +118,9 @@ def test_the_security_page_has_every_place_with_personal_data() -> None:
 
     missing = [name for name in PLACES if f"`{name}/" not in page]
 
-    assert [
-        "outcomes",
-        "decisions",
-        "unfinished",
-    ] == missing  # folders of other names, which it has
+    # these are named otherwise, or are no folders
+    assert ["outcomes", "single", "decisions", "requests", "unfinished"] == missing
     assert "decisions in the database" in page
+    assert "requests in the database" in page
     assert "answers in the database" in page
+    assert "`single_link` of the database" in page

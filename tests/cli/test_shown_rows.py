@@ -33,10 +33,13 @@ def deciding(folder: Path, command: str) -> Facts:
     return {name: value for name, value in case.items() if name != "rows"}
 
 
+BEGINNING = ("settings recorded", "incarnation begun")  # what the first command enters
+
+
 def recorded(folder: Path) -> tuple[object, list[int]]:
-    """Return what the store and the journal have, apart from the settings that are found first."""
+    """Return what the store and the journal have, apart from what the first command enters."""
     bank = edges(LocalStore(folder / "store"), Database(folder / "cardlink.db"))
-    of_acts = entries(bank, "bank", JOURNAL.c.what != "settings recorded")
+    of_acts = entries(bank, "bank", JOURNAL.c.what.not_in(BEGINNING))
     return objects(folder), [entry.number for entry in of_acts]
 
 

@@ -270,8 +270,8 @@ def test_what_a_killed_command_named_is_no_finding_and_told_where_it_is_not_ther
 ) -> None:
     bench = lived.changed()
     store = cast(MemoryStore, bench.store)
-    store.die_at("/single/", 2, late=late)  # it is looked up before it is written
-    key = f"{BANK}/single/noted.json"
+    store.die_at("/links-", 2, late=late)  # it is looked up before it is written
+    key = f"{BANK}/deliveries/000001/links-noted.csv"
 
     with pytest.raises(KilledError):
         bench.adapters.store.create(key, b"{}")
@@ -317,7 +317,7 @@ def test_writers_at_the_same_time_lose_no_entry(tmp_path: Path, database: Databa
     def write(writer: int) -> None:
         adapters = edges(store, database)
         for number in range(10):
-            adapters.store.create(f"{BANK}/single/{writer}-{number}.json", b"{}")
+            adapters.store.create(f"{BANK}/deliveries/{writer:06d}/links-{number}.csv", b"{}")
 
     with ThreadPoolExecutor(6) as writers:
         list(writers.map(write, range(6)))

@@ -4,8 +4,8 @@ and writes last says what was decided last.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,60 +29,38 @@ from tests.operations.test_erasure import (
     naming,
     row_of,
 )
-from tests.storms import FailingStore
 
 WHY = "the partner says so"
 T = TypeVar("T")
 
 
 class Slow:
-    """The database of a process that is away before it first does an act with an answer."""
+    """The database of a process that is away before it first does an act of a kind."""
 
-    def __init__(self, below: Database, meanwhile: Callable[[], object]) -> None:
+    def __init__(self, below: Database, meanwhile: Callable[[], object], what: str) -> None:
         self._below = below
+        self._what = what
         self._todo = [meanwhile]
         self.place = below.place
         self.rehearsal = below.rehearsal
         self.snapshot = below.snapshot
 
     def act(self, issuer: str, work: Callable[[Connection], T]) -> T:
-        if self._todo and _stores_answers(work):
+        if self._todo and _is_act(work, self._what):
             self._todo.pop()()
         return self._below.act(issuer, work)
 
 
-def _stores_answers(work: Callable[[Connection], object]) -> bool:
-    """Return whether an act is that of an ingest, by what it closes over."""
+def _is_act(work: Callable[[Connection], object], what: str) -> bool:
+    """Return whether an act is of a kind, by what it closes over."""
     cells = getattr(work, "__closure__", None) or ()
-    return any(cell.cell_contents == ANSWERED for cell in cells)
+    return any(cell.cell_contents == what for cell in cells)
 
 
-def away(bench: Bench, meanwhile: Callable[[], object]) -> IssuerContext:
-    """Return what a process has that is away before it first stores answers."""
-    slow: Any = Slow(bench.database, meanwhile)
+def away(bench: Bench, meanwhile: Callable[[], object], what: str = ANSWERED) -> IssuerContext:
+    """Return what a process has that is away before it first does this, by default an ingest."""
+    slow: Any = Slow(bench.database, meanwhile, what)
     return replace(bench, database=slow).context
-
-
-def away_before_writing(
-    bench: Bench, meanwhile: Callable[[], object], before: str
-) -> IssuerContext:
-    """Return what a process has that is away before it first writes such an object."""
-    todo = [meanwhile]
-
-    @dataclass
-    class SlowStore(FailingStore):
-        def create(self, key: str, data: bytes) -> bool:
-            if before in key and todo:
-                todo.pop()()
-            return super().create(key, data)
-
-        def replace(self, key: str, parts: Iterable[bytes]) -> None:
-            content = list(parts)
-            if before in key and todo:
-                todo.pop()()
-            super().replace(key, content)
-
-    return replace(bench, store=SlowStore(bench.store, lambda *_: None)).context
 
 
 @pytest.mark.parametrize("is_withdrawn_first", [True, pytest.param(False, marks=pytest.mark.slow)])
@@ -128,8 +106,10 @@ def test_two_who_forget_somebody_in_the_same_run_at_once_forget_both_and_keep_it
     bench, run = delivered(tmp_path)
     first, second = (OfRows(run, [row_of(bench, run, cuid)]) for cuid in (GONE, OTHERS[0]))
 
-    slow = away_before_writing(
-        bench, lambda: erase(bench.context, cleaner(bench), second, WHY), "/rewritten/"
+    slow = away(
+        bench,
+        lambda: erase(bench.context, cleaner(bench), second, WHY),
+        "ledger written anew",
     )
     erase(slow, cleaner(bench), first, WHY)
 

@@ -24,9 +24,9 @@ from flows.operations.due_acknowledgements import Due, _of_dismissed
 from flows.operations.extract_alerts import _came_by, _is_due
 from flows.runs.chunks import OutboxChunk
 from flows.runs.handovers import DONE, make, note
-from flows.runs.identity import canonical
 from flows.runs.journal import enter
 from flows.runs.keys import keys_of
+from flows.runs.purges import add_purge
 from flows.runs.run_status import Refusal
 from flows.runs.store import Entry
 from flows.runs.told import acknowledgements_to
@@ -40,7 +40,7 @@ from schemas.records import (
 )
 from tests.memory import MemoryStore
 from tests.memory_bench import memory_bench
-from tests.night import BANK, DAY, NOON
+from tests.night import BANK, DAY, NOON, edges
 
 SECOND = timedelta(seconds=1)
 MOMENTS = (NOON - SECOND, NOON, NOON + SECOND)
@@ -212,13 +212,13 @@ def test_due_is_what_came_since_a_moment_or_is_of_the_day(name: str, due: list[b
 
 
 def test_retention_took_what_was_named_up_to_the_last_time_it_removed_its_kind() -> None:
-    store = MemoryStore()
-    kept = {"run": "", "part": "ledger", "by": "anna", "setting": "", "objects": {}, "bytes": 0}
-    for number, since in enumerate((NOON, NOON - timedelta(days=9)), 1):
-        record = Purged.model_validate({**kept, "at": NOON, "since": since})
-        store.create(f"bank/purged/single/{number:06d}.json", canonical(record))
-    purges = _Purges(store, BANK, list(store.objects))
-    finding = cast(Any, SimpleNamespace(key="bank/single/x.json"))
+    adapters = edges(MemoryStore())
+    kept = {"run": "", "part": "ledger", "by": "anna", "setting": "", "bytes": 0}
+    for since in (NOON, NOON - timedelta(days=9)):
+        facts = {**kept, "at": NOON, "since": since, "objects": {"deliveries": 1}}
+        enter(adapters, BANK, "", partial(add_purge, record=Purged.model_validate(facts)))
+    purges = _Purges(adapters, BANK)
+    finding = cast(Any, SimpleNamespace(key="bank/deliveries/000001/links.csv"))
 
     took = [purges.took(finding, moment) for moment in MOMENTS]
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlalchemy import update
 
 from flows.adapters.local import LocalStore
 from flows.operations.purge import plan_purge, purge
@@ -26,7 +27,10 @@ from flows.runs.closings import add_closing
 from flows.runs.journal import enter
 from flows.runs.keys import keys_of, results
 from flows.runs.outbox import move
-from schemas.records import Closing
+from flows.runs.purges import purges
+from flows.runs.single_links import row_attempt
+from schemas.database import RUN
+from schemas.records import Closing, SingleAsked
 from tests.builders import quick, share_of
 from tests.memory import KilledError
 from tests.night import BANK, Bench, database_of, local_bench
@@ -42,6 +46,7 @@ from tests.operations.retention import (
     sent,
 )
 from tests.planted import plant_committed
+from tests.singles import recorded
 from tests.storms import FailingStore
 
 
@@ -98,7 +103,10 @@ def _newer_results(bench: Bench, run: str) -> None:
 def _asked_for_one(bench: Bench, run: str) -> None:
     bench.answer()
     bench.ingest()
-    bench.store.create(f"{keys_of(run).base}single/7-1.json", b"{}")
+    asked = SingleAsked(
+        row=7, cuid="c-7", last_4="4242", expiration="3012", at=bench.now(), by="tester"
+    )
+    recorded(bench.adapters, row_attempt(run, 7, 1), asked)
 
 
 OPEN: dict[str, Callable[[Bench, str], None]] = {
@@ -205,13 +213,15 @@ def test_a_run_that_was_taken_up_again_just_now_stays(tmp_path: Path) -> None:
     assert [f"{run}-{number:05d}.csv.pgp" for number in (1, 2, 3)] == [
         entry.key.rpartition("/")[2] for entry in bench.store.keys(keys_of(run).chunks)
     ]
-    assert not list(bench.store.keys("bank/purged/"))
+    assert not purges(bench.adapters, BANK)
 
 
 def test_one_run_that_cannot_be_read_keeps_no_other(tmp_path: Path) -> None:
     bench, run = answered(tmp_path)
     damaged = plant_committed(bench.adapters, date(2025, 1, 1), "00000000")
-    bench.store.create(keys_of(damaged).reseals + "000001.json", b"{}")
+    of_damaged = RUN.c.run == damaged
+    change = update(RUN).where(of_damaged).values(manifest={})
+    bench.database.act(BANK, lambda connection: connection.execute(change).close())
     bench.store.create(
         "bank/runs/bank-20250101-00000000/chunks/bank-20250101-00000000-00001.csv.pgp", b"x"
     )
@@ -219,9 +229,7 @@ def test_one_run_that_cannot_be_read_keeps_no_other(tmp_path: Path) -> None:
     due = purge(later(bench, YEAR).context, cleaner(bench))
 
     assert [run, run] == [lot.record.run for lot in due.lots]
-    assert {"unreadable: bank/runs/bank-20250101-00000000/reseals/000001.json"} == {
-        kept.why for kept in due.kept
-    }
+    assert {f"unreadable: run {damaged}"} == {kept.why for kept in due.kept}
 
 
 def test_what_is_not_ours_is_named_and_left(tmp_path: Path) -> None:

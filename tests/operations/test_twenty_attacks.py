@@ -1,4 +1,5 @@
-"""Twenty attacks on approvals and the trail, by who can write to the store, or is one of two.
+"""Twenty attacks on requests and the journal, by who can write to store and database, or is one of
+two.
 
 Each is refused or found; the table says by which test that is shown. `found`: `audit verify` names
 it; `refused`: the act does not take place.
@@ -7,18 +8,18 @@ it; `refused`: the act does not take place.
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from sqlalchemy import Executable, delete, update
 
 from flows.operations.audit import verify
 from flows.operations.audit_journal import CHANGED, REMOVED
 from flows.operations.erasure import OfRows, erase
-from flows.runs.erased import ErasureKeyGoneError, erased_people
-from tests.memory import MemoryStore
-from tests.night import BANK, Bench
+from flows.runs.decisions import ERASURE
+from schemas.database import DECISION
+from tests.night import BANK
 from tests.operations.test_erasure import cleaner, delivered, row_of, trailed
 
 TESTS = Path(__file__).parents[1]
@@ -41,6 +42,7 @@ SIGNED = "cli/test_signed_persons.py"
 WITNESS = "operations/test_checkpoints.py"
 PROOF = "operations/test_trail_proof.py"
 AUDIT = "operations/test_audit.py"
+FOUR_EYES = "operations/test_four_eyes.py"
 OWN = "operations/test_twenty_attacks.py"
 ATTACKS = (
     # who can write to store and database
@@ -127,25 +129,31 @@ ATTACKS = (
         "edit a request: its actor, its end",
         "refused",
         SETTINGS,
-        "test_a_request_that_was_edited_in_the_store_is_refused",
+        "test_a_request_that_was_edited_in_the_database_is_refused_and_found",
     ),
     Attack(
-        "put a request into the store in the name of another",
+        "put a request into the database in the name of another",
         "refused",
         SETTINGS,
-        "test_a_request_put_into_the_store_in_the_name_of_another_is_refused",
+        "test_a_request_put_into_the_database_in_the_name_of_another_is_refused_and_found",
     ),
     Attack(
-        "forge a request with its entry in the trail, where persons have keys",
+        "forge a request with its entry in the journal, where persons have keys",
         "refused",
         SIGNED,
-        "test_a_request_forged_with_its_trail_is_refused_because_nobody_signed_it",
+        "test_a_request_forged_with_its_entry_is_refused_because_nobody_signed_it",
     ),
     Attack(
-        "remove the record that a request was used, to use it again",
+        "remove that a request was used, to use it again",
         "refused",
         SETTINGS,
-        "test_a_request_whose_use_was_removed_from_the_store_is_not_used_again",
+        "test_a_request_whose_use_was_removed_from_the_database_is_not_used_again",
+    ),
+    Attack(
+        "change any of a request, empty, remove or insert one",
+        "found",
+        FOUR_EYES,
+        "test_whatever_is_changed_of_a_request_is_refused_and_found",
     ),
     Attack(
         "remove the records of settings, so that others are taken as found",
@@ -236,26 +244,16 @@ def test_who_is_forgotten_cannot_be_brought_back_unseen(tmp_path: Path) -> None:
     first, run = delivered(tmp_path)
     bench = trailed(first)
     erase(bench.context, cleaner(first), OfRows(run, [row_of(bench, run)]), "request 1")
-    objects = bench.snapshot()
-    record = "bank/erasures/000001.json"
-    key = "bank/erasures/key.json"
+    is_first = (DECISION.c.kind == ERASURE) & (DECISION.c.number == 1)
 
-    def changed(place: str, content: bytes | None) -> Bench:
-        store = MemoryStore()
-        for name, stored in {**objects, place: content}.items():
-            if stored is not None:
-                store.create(name, stored)
-        return replace(bench, store=store)
+    def found(attack: Executable) -> set[tuple[str, str]]:
+        with bench.database.rehearsal(BANK) as connection:
+            connection.execute(attack)
+            proof = verify(bench.adapters.within(connection), BANK)
+        return {(each.key, each.what) for each in proof.findings}
 
-    def found(place: str, content: bytes | None = None) -> set[tuple[str, str]]:
-        return {
-            (each.key, each.what)
-            for each in verify(changed(place, content).adapters, BANK).findings
-        }
-
-    assert (record, REMOVED) in found(record)
-    assert (record, CHANGED) in found(record, objects[record].replace(b"request", b"request of"))
-    assert {(key, REMOVED)} == found(key)
-    assert {(key, CHANGED)} == found(key, b'{"key":"00"}')
-    with pytest.raises(ErasureKeyGoneError):
-        erased_people(changed(key, None).store, BANK)
+    assert ("decision/1", REMOVED) in found(delete(DECISION).where(is_first))
+    changed = update(DECISION).where(is_first)
+    assert ("decision/1", CHANGED) in found(changed.values(reason="another"))
+    facts = {"what": "forgotten", "key": "00"}
+    assert ("decision/1", CHANGED) in found(changed.values(facts=facts))

@@ -8,9 +8,10 @@ import pytest
 
 from flows.reports.across import reconcile_runs
 from flows.runs.events import record_event
-from flows.runs.identity import canonical
+from flows.runs.journal import enter
 from flows.runs.keys import keys_of, reconciliation
 from flows.runs.outbox import move
+from flows.runs.purges import add_purge
 from schemas.portal import CITY, PAN
 from schemas.records import Purged
 from tests.again import again, in_state, of_rows
@@ -110,7 +111,7 @@ def test_no_answer_is_due_for_a_run_that_was_purged_unanswered(tmp_path: Path) -
     }
     who = {"run": run, "part": "ledger", "at": clock(), "by": "tester", "since": clock()}
     record = Purged.model_validate({**who, **gone, "rows": rows})
-    bench.store.create(keys_of(run).purged("ledger"), canonical(record))
+    enter(bench.adapters, "bank", "purged", lambda act: add_purge(act, record), run=run)
 
     facts = reconcile_runs(bench.context)
 

@@ -189,9 +189,9 @@ def test_erasures_before_the_last_one_that_is_finished_are_not_open(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     acts = [SimpleNamespace(what=what) for what in ("erased", "finished", "erased", "removed")]
-    monkeypatch.setattr(erased, "whole_chain", lambda *_: acts)
+    monkeypatch.setattr(erased, "erasures", lambda *_: acts)
 
-    assert acts[2:] == erased.unfinished_erasures(MemoryStore(), BANK)
+    assert acts[2:] == erased.unfinished_erasures(edges(MemoryStore()), BANK)
 
 
 def test_a_chunk_is_as_the_last_of_its_reseals_has_it() -> None:

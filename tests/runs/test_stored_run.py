@@ -12,9 +12,10 @@ import pytest
 from flows.operations.remediation import abandon
 from flows.runs.errors import AbandonedError, LedgerPurgedError, UnknownRunError
 from flows.runs.events import record_event
-from flows.runs.identity import canonical
+from flows.runs.journal import enter
 from flows.runs.keys import RunId, keys_of
 from flows.runs.outbox import move
+from flows.runs.purges import add_purge
 from flows.runs.store import ConflictError
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
@@ -43,7 +44,7 @@ def purge_ledger(bench: Bench, run: str) -> None:
         run=run, part="ledger", at=NOON, by="tester", since=NOON, setting="ledger_days = 1",
         objects={}, bytes=0, verdict="balanced", rows={"read": 30, "linked": 30},
     )  # fmt: skip
-    bench.store.create(keys_of(run).purged("ledger"), canonical(record))
+    enter(bench.adapters, BANK, "purged", lambda act: add_purge(act, record), run=run)
 
 
 def everything(run: StoredRun) -> list[Any]:
