@@ -288,8 +288,8 @@ for the same there, and these; what is accepted is what the column accepts."""
 DATABASE: Final = f"""# The database
 
 {MADE}
-Which runs there are and how far each came, what was decided and answered, who did what, and where each
-cardholder stands are in a relational database. `CARDLINK_DATABASE_URL` says where ([SETTINGS.md](SETTINGS.md)), and `cardlink
+Which runs there are and how far each came, what was decided and answered, who did what, and where
+each cardholder stands are in a relational database. `CARDLINK_DATABASE_URL` says where ([SETTINGS.md](SETTINGS.md)), and `cardlink
 check ISSUER` shows it: on one machine a SQLite file, `/var/lib/cardlink/cardlink.db` or `cardlink.db`
 in the issuers' folder; of several machines a PostgreSQL. Who needs it: [README.md](README.md). What
 it has of a cardholder: [SECURITY.md](SECURITY.md); no card number, no CVV, no hash of either. Links

@@ -30,6 +30,7 @@ from flows.book.upkeep import forget_book
 from flows.errors import BalanceError
 from flows.operations.audit import made_later
 from flows.operations.audit_journal import StoredEntry, entry_findings
+from flows.runs import keys
 from flows.runs.adapters import Adapters
 from flows.runs.context import IssuerContext
 from flows.runs.decisions import CARDS, LINKS, decisions
@@ -95,7 +96,7 @@ def recover(context: IssuerContext, reason: str) -> Recovered:
     known = [*own, *missing]
     later = made_later(adapters, issuer)
     named = {entry.run for entry in entries(adapters, issuer) if entry.run}
-    runs = [str(run) for run in StoredRuns(adapters, issuer).ids if str(run) not in named]
+    runs = [run for run in _runs_in_store(adapters, issuer) if run not in named]
     begin_incarnation(
         adapters,
         issuer,
@@ -117,6 +118,12 @@ def recover(context: IssuerContext, reason: str) -> Recovered:
         unknown_persons=_unknown_persons(adapters, issuer),
         unknown_links=_unknown_links(adapters, issuer),
     )
+
+
+def _runs_in_store(adapters: Adapters, issuer: str) -> list[str]:
+    """Return the ids of the runs that have objects in the store."""
+    folders = adapters.store.keys(keys.runs(issuer), shallow=True)
+    return [folder.key.rstrip("/").rpartition("/")[2] for folder in folders]
 
 
 def _unknown_persons(adapters: Adapters, issuer: str) -> int:

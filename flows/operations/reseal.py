@@ -140,6 +140,7 @@ def _seal(
         now = StoredRun(context.adapters.within(act.connection), run.keys)
         if now.reseals != seen:
             raise LeaseLostError(subject=run.id)
+        claim.check_epoch(act.connection)
         decide(act, RESEAL, run.id, record, stands=str(generation))
 
     enter(context.adapters, run.issuer, "chunks sealed anew", work, run=run.id)

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import update
 
 from flows.adapters.local import LocalStore
 from flows.operations.purge import plan_purge, purge
@@ -29,7 +28,6 @@ from flows.runs.keys import keys_of, results
 from flows.runs.outbox import move
 from flows.runs.purges import purges
 from flows.runs.single_links import row_attempt
-from schemas.database import RUN
 from schemas.records import Closing, SingleAsked
 from tests.builders import quick, share_of
 from tests.memory import KilledError
@@ -45,7 +43,7 @@ from tests.operations.retention import (
     planned,
     sent,
 )
-from tests.planted import plant_committed
+from tests.planted import plant_committed, set_run
 from tests.singles import recorded
 from tests.storms import FailingStore
 
@@ -219,9 +217,7 @@ def test_a_run_that_was_taken_up_again_just_now_stays(tmp_path: Path) -> None:
 def test_one_run_that_cannot_be_read_keeps_no_other(tmp_path: Path) -> None:
     bench, run = answered(tmp_path)
     damaged = plant_committed(bench.adapters, date(2025, 1, 1), "00000000")
-    of_damaged = RUN.c.run == damaged
-    change = update(RUN).where(of_damaged).values(manifest={})
-    bench.database.act(BANK, lambda connection: connection.execute(change).close())
+    set_run(bench.adapters, damaged, manifest={})
     bench.store.create(
         "bank/runs/bank-20250101-00000000/chunks/bank-20250101-00000000-00001.csv.pgp", b"x"
     )
