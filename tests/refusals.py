@@ -35,6 +35,7 @@ CASES: dict[str, Callable[[Path], Refusal]] = {
     "ApprovalError": refused.own_request,
     "RequestChangedError": refused.edited_request,
     "SettingsLostError": refused.settings_lost,
+    "OtherJournalError": refused.other_journal,
     "AbandonedError": refused.abandoned,
     "UnsealedCardError": refused.unsealed,
     "SettingsChangedError": refused.other_settings,
@@ -199,6 +200,9 @@ class Elsewhere(NamedTuple):
 
 SERVES = "practice serves until it is stopped"
 ELSEWHERE = {
+    "DatabaseDamagedError": Elsewhere(
+        "needs a copy of it", "operations/test_recovery.py", 'recover "ISSUER"'
+    ),
     "IssuerNameError": Elsewhere("shows an option of all", "cli/test_keys_and_names.py"),
     "WhichReceiverError": Elsewhere("its option was given", "operations/test_receivers.py"),
     "NotADemoError": Elsewhere("a demo runs everything", "test_demo.py"),

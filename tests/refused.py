@@ -16,6 +16,7 @@ from flows.commands.context import Context
 from flows.commands.result import Result
 from flows.errors import CardlinkError
 from flows.runs.keys import corrections, extracts
+from flows.runs.stored_journal import flush_journal
 from schemas.database import SETTINGS_IN_FORCE
 from schemas.portal import EMAIL, NICKNAME, PAN, PHONE
 from tests import keys, mentions
@@ -172,6 +173,19 @@ def settings_lost(folder: Path) -> Refusal:
     bench.database.act("bank", lambda connection: connection.execute(delete(SETTINGS_IN_FORCE)))
     bench.drop(3, NEXT, seed=3)
     limit(folder, "max_reject_rate", 0.9)
+    return Refusal(submitting(NEXT))
+
+
+def other_journal(folder: Path) -> Refusal:
+    """Lose the database of an issuer whose store has the journal."""
+    bench = bank(folder)
+    bench.drop(3)
+    facts_of(folder, "submit", issuer="bank")
+    flush_journal(bench.adapters, "bank")
+    bench.database.close()
+    for file in folder.glob("cardlink.db*"):
+        file.unlink()
+    bench.drop(3, NEXT, seed=3)
     return Refusal(submitting(NEXT))
 
 

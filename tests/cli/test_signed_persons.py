@@ -121,7 +121,7 @@ def test_a_form_has_nobodys_key_so_its_names_do_not_count(
         )
 
 
-def test_a_request_forged_with_its_trail_is_refused_because_nobody_signed_it(
+def test_a_request_forged_with_its_entry_is_refused_because_nobody_signed_it(
     tmp_path: Path, run: str
 ) -> None:
     number = facts(typed(tmp_path, run, "anna", "anna"))["request"]

@@ -256,3 +256,24 @@ def test_a_database_with_entries_that_the_store_has_otherwise_is_refused(tmp_pat
         flush_journal(fork.adapters, BANK)
     with pytest.raises(SegmentsError, match="is not the one in the store"):
         recover(fork.context, "lost")
+
+
+def test_a_damaged_database_is_replaced_by_its_newest_copy_as_the_error_says(
+    bank: tuple[Bank, Copies, Copies], tmp_path: Path
+) -> None:
+    own, copy, _ = bank
+    if not own.address.startswith("sqlite"):
+        return  # its server answers for a PostgreSQL
+    copies = lived(own, copy)
+    stood = own.cards()
+    file = Path(own.address.removeprefix("sqlite:///"))
+    file.write_bytes(b"no database" * 1000)
+
+    refused = own.typed("submit", BANK)
+    own.address = copies[3]
+    own.done("recover", BANK, *WHY)
+    own.done("ingest", BANK)
+
+    told = " ".join(refused.output.split())
+    assert (2, True) == (refused.exit_code, 'recover "ISSUER"' in told), told
+    assert stood == own.cards()

@@ -13,6 +13,7 @@ import pytest
 
 from flows.book.book import read_book
 from flows.errors import CardlinkError
+from flows.runs.adapters import Adapters
 from flows.runs.claim import OLD, ClaimedError, Lease
 from flows.runs.commits import OvertakenError
 from flows.runs.context import IssuerContext
@@ -410,21 +411,22 @@ def test_what_is_known_of_cards_is_marked_by_the_people_of_the_issuer_who_were_e
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     bench = memory_bench()
-    asked: list[tuple[object, str]] = []
+    asked: list[tuple[Adapters, str]] = []
 
     class Erased:
         def marked(self, known: str) -> str:
             return f"{known} without two people"
 
-    def erased_people(store: object, issuer: str) -> Erased:
-        asked.append((store, issuer))
+    def erased_people(adapters: Adapters, issuer: str) -> Erased:
+        asked.append((adapters, issuer))
         return Erased()
 
     monkeypatch.setattr(submitting, "erased_people", erased_people)
 
     job, _ = prepare(bench.context, Request(bench.drop(5)))
 
-    assert [(repr(bench.store), BANK)] == [(repr(store), issuer) for store, issuer in asked]
+    stores = [(repr(adapters.store), issuer) for adapters, issuer in asked]
+    assert [(repr(bench.store), BANK)] == stores
     assert job.plan.known.endswith(" without two people")
 
 

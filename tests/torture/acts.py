@@ -18,6 +18,7 @@ from flows.registry import ENTRIES
 from flows.reports.work_kinds import ERASING, UNKNOWN_SINGLES
 from flows.runs.claim import Lease
 from flows.runs.keys import keys_of
+from flows.runs.stored_journal import flush_journal
 from tests.night import DAY, Bench
 from tests.operations.test_questions import answered as answered_in_part
 from tests.operations.test_questions import filled, written
@@ -133,6 +134,16 @@ def _to_follow(folder: Path) -> Facts:
     return {"issuer": "bank"}
 
 
+def _lost(folder: Path) -> Facts:
+    """Prepare a store whose database is lost, with the journal that it has in segments."""
+    bench, _ = answered(folder)
+    flush_journal(bench.adapters, bench.issuer.issuer)
+    bench.database.close()
+    for file in folder.glob("cardlink.db*"):
+        file.unlink()
+    return {"issuer": bench.issuer.issuer, **WHY}
+
+
 MORE = {
     "link": Act("link", _to_link(row=2), unsure=UNKNOWN_SINGLES),
     "link --errors": Act("link", _to_link(errors=True), unsure=UNKNOWN_SINGLES),
@@ -147,6 +158,7 @@ MORE = {
     "backfill": Act("backfill", _missed),
     "deliver --confirm": Act("deliver", _delivered),
     "reconcile": Act("reconcile", _answered),
+    "recover": Act("recover", _lost, adds_records=True),
 }
 
 
