@@ -43,7 +43,7 @@ from tests.operations.retention import (
     planned,
     sent,
 )
-from tests.planted import plant_committed, set_run
+from tests.planted import plant_committed
 from tests.singles import recorded
 from tests.storms import FailingStore
 
@@ -208,8 +208,11 @@ def test_a_run_that_was_taken_up_again_just_now_stays(tmp_path: Path) -> None:
     due = purge(old.context, Resumed(cleaner(bench), 9))
 
     assert () == due.lots
-    assert [f"{run}-{number:05d}.csv.pgp" for number in (1, 2, 3)] == [
-        entry.key.rpartition("/")[2] for entry in bench.store.keys(keys_of(run).chunks)
+    keys = keys_of(run)
+    left = [keys.chunk_name(number) for number in (1, 2, 3)]
+    committed = [keys.chunk_name(number, epoch=2) for number in (1, 2, 3)]
+    assert left + committed == [
+        entry.key.rpartition("/")[2] for entry in bench.store.keys(keys.chunks)
     ]
     assert not purges(bench.adapters, BANK)
 
@@ -217,7 +220,8 @@ def test_a_run_that_was_taken_up_again_just_now_stays(tmp_path: Path) -> None:
 def test_one_run_that_cannot_be_read_keeps_no_other(tmp_path: Path) -> None:
     bench, run = answered(tmp_path)
     damaged = plant_committed(bench.adapters, date(2025, 1, 1), "00000000")
-    set_run(bench.adapters, damaged, manifest={})
+    event = f"{keys_of(damaged).events}20250101T120000000000-held-01234567.json"
+    bench.store.create(event, b"{")
     bench.store.create(
         "bank/runs/bank-20250101-00000000/chunks/bank-20250101-00000000-00001.csv.pgp", b"x"
     )
@@ -225,7 +229,7 @@ def test_one_run_that_cannot_be_read_keeps_no_other(tmp_path: Path) -> None:
     due = purge(later(bench, YEAR).context, cleaner(bench))
 
     assert [run, run] == [lot.record.run for lot in due.lots]
-    assert {f"unreadable: run {damaged}"} == {kept.why for kept in due.kept}
+    assert {f"unreadable: {event}"} == {kept.why for kept in due.kept}
 
 
 def test_what_is_not_ours_is_named_and_left(tmp_path: Path) -> None:
