@@ -1,6 +1,7 @@
 """The proof of an issuer's journal: what was changed, removed or inserted in database and store."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import NamedTuple
 
@@ -27,11 +28,12 @@ from flows.operations.checkpoints import Checkpoint
 from flows.runs.adapters import Adapters
 from flows.runs.audited_store import UNDER_WAY
 from flows.runs.context import IssuerContext
-from flows.runs.erased import all_erasures
+from flows.runs.erased import Erasures, all_erasures
 from flows.runs.errors import NotFoundError
 from flows.runs.journal import Act, enter
 from flows.runs.named_objects import EVIDENCE, is_named
 from flows.runs.purges import purges
+from flows.runs.store import ConflictError
 from flows.steps import Step
 from schemas.database import ANSWER, JOURNAL, METADATA, REQUEST
 
@@ -193,7 +195,9 @@ class _Purges:
     def __init__(self, adapters: Adapters, issuer: str) -> None:
         self._issuer = issuer
         self._of_no_run = [record for record in purges(adapters, issuer) if not record.run]
-        self.erasures = all_erasures(adapters, issuer)
+        self.erasures = Erasures(0, frozenset())
+        with suppress(ConflictError):  # a decision that was changed is a finding already
+            self.erasures = all_erasures(adapters, issuer)
 
     def took(self, finding: Finding, named_at: datetime | None) -> bool:
         """Return whether an object that is gone was removed by retention or by an erasure."""
