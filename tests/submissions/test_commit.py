@@ -11,11 +11,13 @@ import pytest
 from sqlalchemy import select
 
 from flows import __version__
+from flows.runs.adapters import Adapters
 from flows.runs.claim import Lease, LeaseLostError, claimed, work_on
-from flows.runs.commits import OvertakenError, read_commits
+from flows.runs.commits import Commit, OvertakenError, read_commits
 from flows.runs.errors import AbandonedError
 from flows.runs.journal import Entry, entries
 from flows.runs.keys import extracts, keys_of
+from flows.submissions import commit
 from flows.submissions.begun import abandon_run
 from flows.submissions.build import Job, build_run
 from flows.submissions.commit import commit_run, finish_commits
@@ -168,6 +170,27 @@ def test_of_two_runs_planned_at_once_the_second_commits_no_card_of_the_first(
 
     assert is_refused == refused
     assert is_refused != bench.stored(second[1].run).is_ended
+
+
+def test_a_run_that_is_committed_right_before_another_is_not_overlooked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = memory_bench()
+    first, second = (built(bench, bench.drop(rows, f"bank-2026112{rows}.csv")) for rows in (5, 6))
+    waiting = [first]
+
+    def read_then_overtaken(adapters: Adapters, issuer: str, turn: int) -> list[Commit]:
+        commits = read_commits(adapters, issuer, turn)
+        while waiting:
+            commit_under(bench, *waiting.pop())
+        return commits
+
+    monkeypatch.setattr(commit, "read_commits", read_then_overtaken)
+
+    with pytest.raises(OvertakenError):
+        commit_under(bench, *second)
+
+    assert [first[1]] == [manifest for _, manifest in read_commits(bench.adapters, "bank")]
 
 
 def test_a_run_that_is_committed_in_a_dry_run_writes_nothing_else() -> None:
