@@ -9,7 +9,6 @@ from typing import NamedTuple
 from flows.commands import (
     acknowledgement,
     agree,
-    analysis,
     audit,
     backfill,
     card_decisions,
@@ -41,7 +40,7 @@ from flows.commands.form import Choice, Form
 from flows.commands.signature import Parameter
 from flows.extensions import modules_named
 from flows.partner_api import commands as partner
-from flows.partner_api import link_command, probe, record_command
+from flows.partner_api import link_command, record
 from flows.steps import (
     COMMAND_LINE,
     CommandName,
@@ -66,7 +65,6 @@ ENTRIES = entries_of(
     worklist,
     overview,
     programme,
-    analysis,
     cardholders,
     questions,
     link_forms,
@@ -82,9 +80,8 @@ ENTRIES = entries_of(
     audit,
     recovery,
     link_command,
-    record_command,
+    record,
     partner,
-    probe,
     *modules_named("COMMANDS"),
 )
 FORMED = [(entry, entry.form) for entry in ENTRIES if isinstance(entry.form, Form)]

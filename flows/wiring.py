@@ -299,13 +299,13 @@ def wire(
 
 
 def _funnel(run: StoredRun, today: date) -> dict[str, Any] | None:
-    from flows.partner_api.run_funnel import run_funnel
+    from flows.partner_api.follow_links import run_funnel
 
     return run_funnel(run, today)
 
 
 def _service_check(context: IssuerContext) -> Iterable[str]:
-    from flows.partner_api.service_check import check_service
+    from flows.partner_api.connection import check_service
 
     return check_service(context)
 

@@ -238,6 +238,82 @@ SETTINGS_IN_FORCE = Table(
     comment="The settings that were in force for an issuer, one after another.",
 )
 
+REQUEST = Table(
+    "request",
+    METADATA,
+    _issuer(),
+    _column("number", TEXT, "its number: the start of the digest of all that is requested"),
+    _column("at", Moment(), "when it was requested"),
+    _column("by", TEXT, "by which process"),
+    _column("actor", TEXT, "by which person"),
+    _column("reason", TEXT, "why, in that person's words"),
+    _column("act", TEXT, "the act that needs two persons, as [four_eyes] names it"),
+    _column("until", Moment(), "when it expires"),
+    _column("line", TEXT, "the command; null where a cardholder of it is forgotten", null=True),
+    _column("parameters", JSON(none_as_null=True), "its parameters; null likewise", null=True),
+    _column("would", JSON(none_as_null=True), "what its dry run says; null likewise", null=True),
+    _column("digest", TEXT, "of the command and the files it names"),
+    _column("files", JSON(), "versions of these files by key; digests of others by name"),
+    _column("settings", TEXT, "digest of the settings in force"),
+    _column("signature", TEXT, "of that person, where keys of persons are pinned", null=True),
+    _column("entry", Integer(), "number of its journal entry"),
+    _column("state", TEXT, "waiting, carried out, given back as its command failed, ended"),
+    _column("since", Moment(), "since when it is in that state"),
+    _column("second", TEXT, "the person who carried it out last", null=True),
+    _column("second_by", TEXT, "by which process", null=True),
+    _column("second_signature", TEXT, "of that person, as above", null=True),
+    PrimaryKeyConstraint("issuer", "number"),
+    ForeignKeyConstraint(["issuer"], ["issuer.issuer"]),
+    CheckConstraint("state IN ('waiting', 'carried out', 'given back', 'ended')", name="state"),
+    CheckConstraint("(state = 'waiting') = (second IS NULL)", name="second"),
+    CheckConstraint("second <> actor", name="two"),
+    CheckConstraint(
+        "(line IS NULL) = (parameters IS NULL) AND (line IS NULL) = (would IS NULL)", name="whole"
+    ),
+    CheckConstraint("until > at", name="until"),
+    Index(None, "issuer", "until"),
+    comment="What one person requested, for a second person to carry out.",
+)
+
+SINGLE_LINK = Table(
+    "single_link",
+    METADATA,
+    _issuer(),
+    _column("id", TEXT, "its name: run, row and number of the attempt, or when it was typed in"),
+    _column("run", TEXT, "the run whose row it is for; null: its fields were typed in", null=True),
+    _column("row", BigInteger(), "that row", null=True),
+    _column("attempt", Integer(), "which request for the row, from 1", null=True),
+    *_look(),
+    _column("asked_at", Moment(), "when it was about to be requested"),
+    _column("asked_by", TEXT, "who requested it"),
+    _column("override", TEXT, "why, although the card has or awaits a link; empty: it had none"),
+    _column("link_until", Date(), "the last day that was requested", null=True),
+    _column(
+        "by_reference", Boolean(), "by the partner's reference of the card, without its number"
+    ),
+    _column("answered_at", Moment(), "when its outcome was known; null: it is not", null=True),
+    _column("outcome", TEXT, "linked, refused or unsent", null=True),
+    _column("expires_on", Date(), "last day of the link", null=True),
+    _column("reasons", JSON(), "codes of a refusal", null=True),
+    _column("link", TEXT, "SHA-256 of its URL", null=True),
+    _column("link_id", TEXT, "the partner's id of the link", null=True),
+    _column("url", TEXT, "the link: a personal secret", null=True),
+    _column("expires_raw", TEXT, "the end of the link, as the partner wrote it", null=True),
+    _column("message", TEXT, "the partner's words, masked", null=True),
+    PrimaryKeyConstraint("issuer", "id"),
+    ForeignKeyConstraint(["issuer"], ["issuer.issuer"]),
+    CheckConstraint(
+        '(run IS NULL) = ("row" IS NULL) AND (run IS NULL) = (attempt IS NULL)', name="row"
+    ),
+    CheckConstraint("(answered_at IS NULL) = (outcome IS NULL)", name="answered"),
+    CheckConstraint("outcome IN ('linked', 'refused', 'unsent')", name="outcome"),
+    CheckConstraint("(link IS NULL) = (outcome IS NULL OR outcome <> 'linked')", name="link"),
+    Index(None, "issuer", "run", "row", "attempt", unique=True),
+    Index(None, "issuer", "cuid"),
+    comment="A link requested on its own: a row before it is sent, and its answer. "
+    "What names the cardholder is not in the journal.",
+)
+
 WATERMARK = Table(
     "watermark",
     METADATA,

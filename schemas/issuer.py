@@ -248,7 +248,6 @@ class KernelSettings(Settings):
     links: settings.LinkSettings = settings.LinkSettings()
     acknowledgement: handover.Acknowledgement | None = None  # where the issuer wants one
     deliveries: dict[handover.ReceiverName, handover.Receiver] = Field(default_factory=dict)
-    analysis: settings.Analysis = settings.Analysis()
     schedule: settings.Schedule = settings.Schedule()
     alerts: settings.Alerts = settings.Alerts()
     channels: settings.Channels = settings.Channels()

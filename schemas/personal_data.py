@@ -76,23 +76,17 @@ PLACES = {
         "[retention] ledger_days after it was written",
         erased=True,
     ),
-    "analysis": Place(
-        "cuid, what was decided, why, the last day of the link; no card data",
-        "so that analysts can query all runs, where [analysis] export says so",
-        "[retention] ledger_days after the last answer",
-        erased=True,
-    ),
     "decisions": Place(
         "cuid and last 4, the reason that an operator typed, who decided",
         "decisions bind later runs, and are evidence of who decided",
         "not purged; an erasure leaves what was decided, and not about whom",
         erased=True,
     ),
-    "approvals": Place(
+    "requests": Place(
         "a cuid that a command named, which needed two persons",
         "evidence of what was agreed to",
-        "not purged",
-        erased=False,
+        "not purged; an erasure leaves that there was a request, and not for what",
+        erased=True,
     ),
     "unfinished": Place(
         "the ledger of a run that was never committed",

@@ -36,17 +36,14 @@ class Abandoned(Record):
     run: str
 
 
-class Approval(Record):
-    """One record of the chain of a request that needs a second person; `digest` is of exactly what
-    was asked for.
+class Request(Record):
+    """A request that needs a second person; `digest` is of exactly what was asked for.
 
     The rest is the request whole, as the first person was shown it: values of the command's
     parameters by name; the versions of files by key, and digests of those that are not in the
-    store, by name; the digest of the settings in force (`settings/`); and what the command would
-    have done.
+    store, by name; the digest of the settings in force; and what the command would have done.
     """
 
-    what: Literal["requested", "carried out", "given back"]
     actor: str
     act: str
     line: str  # the command
@@ -56,8 +53,7 @@ class Approval(Record):
     files: dict[str, str] = Field(default_factory=dict)
     settings: str = ""
     would: dict[str, Any] = Field(default_factory=dict)
-    # of a person whose key is pinned: of the rest of a request; of what is carried out, of the
-    # request's digest
+    # of the rest, by the person of that name, where keys of persons are pinned
     signature: str | None = None
 
 

@@ -284,16 +284,6 @@ WitnessKey = Annotated[
 ]
 
 
-class Analysis(Settings):
-    """The export for analysts: every row, run and state of the book as Parquet, no card data."""
-
-    export: bool = setting(
-        False,
-        "`true`: each ingest brings `analysis/` up to date, which names cardholders by their cuid "
-        "(deploy/ANALYSIS.md)",
-    )
-
-
 class Audit(Settings):
     """Who proves the audit trail, and who outside keeps where it ends."""
 

@@ -7,19 +7,17 @@ transcript of the demo in `README.md`. Tests compare each with what is there.
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 import tempfile
 import tomllib
 import typing
 from collections.abc import Collection, Iterator
-from itertools import chain
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Final
 
 import click
-import polars as pl
 
 from flows.cli.main import COMMANDS as ENTRIES
 from flows.cli.main import command_of
@@ -29,16 +27,17 @@ from flows.commands.form import Form
 from flows.install import schedules
 from schemas import portal, rules
 from schemas.acknowledgement import AcknowledgementFile
-from schemas.analysis import TABLES
 from schemas.challenges import ANSWERS
 from schemas.database import METADATA
 from schemas.delivery import DeliveryEvent
 from schemas.governed import RECEIVERS
 from schemas.issuer import Issuer, RuleSettings
+from schemas.partner_api.profile import NAMES, PATHS
 from schemas.reasons import LETTERS, LINES, PARTNER, ROWS, reason
 from schemas.reference import every_key, tables
 from schemas.rule import SEVERITY_SETTINGS
-from schemas.tables import Table
+from schemas.views import COLUMNS as COLUMNS_OF_VIEWS
+from schemas.views import VIEWS
 from tests import sample_bank, transcript
 from tests.interface_table import interface_page
 from tests.man_page import man_page
@@ -294,7 +293,7 @@ each cardholder stands are in a relational database. `CARDLINK_DATABASE_URL` say
 check ISSUER` shows it: on one machine a SQLite file, `/var/lib/cardlink/cardlink.db` or `cardlink.db`
 in the issuers' folder; of several machines a PostgreSQL. Who needs it: [README.md](README.md). What
 it has of a cardholder: [SECURITY.md](SECURITY.md); no card number, no CVV, no hash of either. Links
-are in the table `answer` alone: a view for analysts leaves them out.
+are in the tables `answer` and `single_link` alone. For analysts there are five views, without links: [ANALYSTS.md](ANALYSTS.md).
 
 ## Tables
 
@@ -303,49 +302,15 @@ What each column means stands in `schemas/database.py`, and in PostgreSQL beside
 | table | a row is |
 |---|---|
 """
-# put to a SQLite file by `sqlite3`; tests compare the answers with the book
-QUERIES: Final = {
-    "How many cards did each run link?": """\
-SELECT run, count(*) AS linked
-FROM attempt WHERE issuer = 'first-bank' AND state = 'linked'
-GROUP BY run ORDER BY turn;""",
-    "Who waits for a link, for what, and since when?": """\
-SELECT cuid, last_4, run, wait, since
-FROM attempt WHERE issuer = 'first-bank' AND state = 'awaiting'
-ORDER BY since, run, "row";""",
-    "Whose link ends within 14 days?": """\
-SELECT cuid, last_4, max(expires_on) AS until
-FROM attempt WHERE issuer = 'first-bank' AND state = 'linked'
-GROUP BY holder, last_4, twin
-HAVING until BETWEEN date('now') AND date('now', '+14 days') ORDER BY until, cuid;""",
-}
-QUESTIONS: Final = """
+RIGHTS: Final = """
 ## Rights
 
 On PostgreSQL one role owns the tables and another one works. The owner makes and migrates them with the
 first command after an upgrade (`cardlink worklist ISSUER`), then gives the workers their rights, but not
 that to change or remove an entry of the journal: `psql --set workers=ROLE --file postgresql.sql DATABASE`.
-
-## Three questions
-
-Read the file as the user of the worker, while it works too: `sqlite3 -readonly -box
-/var/lib/cardlink/cardlink.db`. Never write to it, and copy it only by `.backup`
-([UPGRADE.md](UPGRADE.md)). Whom an operator gave up, who left, and links whose fields were typed in
-are not taken into account: `cardlink cardholders ISSUER` and `cardlink worklist ISSUER` do that.
 """
-TABLES_BEGIN: Final = "<!-- tables: written by python -m tests.reference -->"
-TABLES_END: Final = "<!-- end of the tables -->"
-KINDS: Final = {
-    "String": "text",
-    "List(String)": "texts",
-    "Boolean": "true or false",
-    "Date": "date",
-    "Datetime(time_unit='us', time_zone='UTC')": "time, UTC",
-    "Float64": "number",
-    "Int64": "number",
-    "UInt32": "number",
-    "UInt16": "number",
-}
+VIEWS_BEGIN: Final = "<!-- views: written by python -m tests.reference -->"
+VIEWS_END: Final = "<!-- end of the views -->"
 
 
 def settings_page() -> str:
@@ -363,9 +328,23 @@ def settings_page() -> str:
             continue
         heading = f"{name}.NAME" if name == RECEIVERS else name
         text += f"\n### `[{heading}]`\n\n{models[name]['description']}\n\n{_keys(name)}"
+        if name == "service":
+            text += _partners_names()
     columns = "".join(f"| `{name}` | {column.hint} |\n" for name, column in portal.COLUMNS.items())
     variables = "".join(f"| `{name}` | {meaning} |\n" for name, meaning in VARIABLES.items())
     return text + PORTAL + columns + ENVIRONMENT + variables
+
+
+def _partners_names() -> str:
+    """Return our names for what a partner may call otherwise, with the interface's own."""
+    text = "\n| name in `paths` | by the interface | what is there |\n|---|---|---|\n"
+    for name, path in PATHS.items():
+        text += f"| `{name}` | `{path.usual}` | {path.meaning} |\n"
+    text += "\n| name in `names` | by the interface | meaning |\n|---|---|---|\n"
+    for name, named in NAMES.items():
+        usual = ", ".join(f"`{place}`" for place in named.usual)
+        text += f"| `{name}` | {usual} | {named.meaning} |\n"
+    return text
 
 
 def _with_tables_below(name: str, models: Collection[str]) -> list[str]:
@@ -440,28 +419,19 @@ def acknowledgement_schema() -> str:
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
-def analysis_page() -> str:
-    """Return the page for analysts as it stands, with the tables of the export."""
-    page = (DEPLOY / "ANALYSIS.md").read_text("utf-8")
-    before, _, rest = page.partition(TABLES_BEGIN)
-    _, _, after = rest.partition(TABLES_END)
-    tables = "".join(itertools.starmap(_table, TABLES.items()))
-    return f"{before}{TABLES_BEGIN}{tables}\n{TABLES_END}{after}"
-
-
-def _table(name: str, model: type[Table]) -> str:
-    """Return the columns of a table of the export."""
-    about = " ".join((model.__doc__ or "").split())
-    text = f"\n\n### `{name}`\n\n{about}\n\n| column | type | meaning |\n|---|---|---|"
-    for column, kind in model.to_schema().columns.items():
-        meaning = str(kind.description).replace("|", "\\|")
-        text += f"\n| `{column}` | {_kind(kind.dtype.type)} | {meaning} |"
-    return text
-
-
-def _kind(kind: pl.DataType) -> str:
-    """Return a type in the words of a query engine."""
-    return KINDS.get(str(kind), str(kind).lower())
+def analysts_page() -> str:
+    """Return the page for analysts as it stands, with the views and their columns."""
+    page = (DEPLOY / "ANALYSTS.md").read_text("utf-8")
+    before, _, rest = page.partition(VIEWS_BEGIN)
+    _, _, after = rest.partition(VIEWS_END)
+    text = "\n| view | a row is | columns |\n|---|---|---|\n"
+    for view in VIEWS:
+        columns = ", ".join(f"`{name}`" for name in view.columns)
+        text += f"| `{view.name}` | {view.about} | {columns} |\n"
+    text += "\n| column | meaning |\n|---|---|\n"
+    for meaning, names in groupby(COLUMNS_OF_VIEWS, COLUMNS_OF_VIEWS.__getitem__):
+        text += f"| {', '.join(f'`{name}`' for name in names)} | {meaning} |\n"
+    return f"{before}{VIEWS_BEGIN}\n{text}{VIEWS_END}{after}"
 
 
 def delivery_schema() -> str:
@@ -471,14 +441,13 @@ def delivery_schema() -> str:
 
 
 def database_page() -> str:
-    """Return the tables of the database with what a row of each is, and questions to them."""
+    """Return the tables of the database with what a row of each is."""
     rows = "".join(f"| `{table.name}` | {table.comment} |\n" for table in METADATA.tables.values())
-    blocks = (f"\n{question}\n\n```sql\n{sql}\n```\n" for question, sql in QUERIES.items())
-    return DATABASE + rows + QUESTIONS + "".join(blocks)
+    return DATABASE + rows + RIGHTS
 
 
 PAGES: Final = {
-    "ANALYSIS.md": analysis_page,
+    "ANALYSTS.md": analysts_page,
     "SETTINGS.md": settings_page,
     "COMMANDS.md": commands_page,
     "DATABASE.md": database_page,

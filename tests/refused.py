@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import polars as pl
-from sqlalchemy import delete
+from sqlalchemy import delete, update
 
 from flows.commands.context import Context
 from flows.commands.result import Result
+from flows.database.connection import Database
 from flows.errors import CardlinkError
 from flows.runs.keys import corrections, extracts
 from flows.runs.stored_journal import flush_journal
-from schemas.database import SETTINGS_IN_FORCE
+from schemas.database import REQUEST, SETTINGS_IN_FORCE
 from schemas.portal import EMAIL, NICKNAME, PAN, PHONE
 from tests import keys, mentions
 from tests.builders import portal_rows
@@ -159,8 +160,10 @@ def own_request(folder: Path) -> Refusal:
 def edited_request(folder: Path) -> Refusal:
     """Change what is stored of a request."""
     line, number = requested(folder)
-    record = folder / "store" / "bank" / "approvals" / number / "000001.json"
-    record.write_bytes(record.read_bytes().replace(b'"anna"', b'"carl"'))
+    database = Database(folder / "cardlink.db")
+    database.act(
+        "bank", lambda connection: connection.execute(update(REQUEST).values(actor="carl"))
+    )
     return Refusal(f"{line} --approve {number}", actor="anna")
 
 

@@ -94,7 +94,7 @@ def run_demo(folder: Path, rows: int) -> None:
     """
     with placed(folder, rows) as night:
         funnels = [follow_links(night.bench.context, night.client)["funnel"]]
-        for hours, share in ((7, 0.5), (14, 0.7)):
+        for hours, share in ((7, 0.5), (20, 0.7)):  # links in which nothing happened are due then
             act(night, share, hours)
             funnels.append(follow_links(night.later(hours).context, night.client)["funnel"])
         books = recount(night)

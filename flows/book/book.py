@@ -291,9 +291,8 @@ def book_of(
 
     `which`: the attempts of runs that are read; all without it.
     """
-    store = adapters.store
     issuer = runs.issuer
-    typed_in = attempts_typed_in(prompted_singles(store, issuer)).select(columns)
+    typed_in = attempts_typed_in(prompted_singles(adapters, issuer)).select(columns)
     with tables(adapters, issuer, BookOfRuns(runs)) as connection:
         mark = read_mark(connection, issuer)
         rows = read_runs(connection, issuer)

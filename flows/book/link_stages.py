@@ -156,10 +156,3 @@ def stages_of(adapters: Adapters, runs: StoredRuns) -> Stages:
     projections = BookOfRuns(runs), StagesOfLinks(runs)
     with tables(adapters, runs.issuer, *projections) as connection:
         return read_stages(connection, runs.issuer)
-
-
-def version_of(adapters: Adapters, issuer: str) -> int:
-    """Return how often what is derived of an issuer was written: another number, another book."""
-    runs = StoredRuns(adapters, issuer)
-    with tables(adapters, issuer, BookOfRuns(runs), StagesOfLinks(runs)) as connection:
-        return read_mark(connection, issuer).version

@@ -27,7 +27,7 @@ class Ledger(NamedTuple):
     """What is about to go: the ledger of a `run`, or single links that belong to none."""
 
     run: str = ""
-    single_links: frozenset[str] = frozenset()  # keys of requests
+    single_links: frozenset[str] = frozenset()  # ids
 
 
 def removals(
@@ -39,7 +39,7 @@ def removals(
     """
     if not ledgers:
         return []
-    singles = prompted_singles(adapters.store, issuer)
+    singles = prompted_singles(adapters, issuer)
     book = read_book(adapters, issuer)
     traces = _traces(book, singles, ledgers)
     counted = (counted_cards(part.cards(today)) for part in book.parts())
@@ -47,7 +47,7 @@ def removals(
 
     runs = {ledger.run for ledger in ledgers if ledger.run}
     single_links = set(chain.from_iterable(ledger.single_links for ledger in ledgers))
-    remaining = [single for single in singles if single.key not in single_links]
+    remaining = [single for single in singles if single.id not in single_links]
     stays = (pl.col("run") != "") & ~pl.col("run").is_in(list(runs))
     later = [book.attempts.filter(stays), attempts_typed_in(remaining)]
     after = counted_cards(standing(fold(in_order(later)), today))
@@ -69,7 +69,7 @@ def _traces(book: Book, singles: Sequence[SingleLink], ledgers: Sequence[Ledger]
         if ledger.run:
             attempts = book.attempts.filter(run=ledger.run)
         else:
-            removed = [single for single in singles if single.key in ledger.single_links]
+            removed = [single for single in singles if single.id in ledger.single_links]
             attempts = attempts_typed_in(removed)
         frames.append(attempts.select(*CARD, place=pl.lit(place, pl.UInt32)).unique())
     return pl.concat(frames)

@@ -59,7 +59,7 @@ from schemas.manifest import Manifest
 
 TOGETHER = 16  # runs whose figures are judged together
 # what of a run its attempts are read from, apart from its ledger
-_SOURCES = ("report/rows/", "events/", "single/")
+_SOURCES = ("report/rows/", "events/")
 
 
 class Update(NamedTuple):
@@ -413,9 +413,3 @@ def with_twins_of(attempts: pl.DataFrame, repeated: pl.DataFrame) -> pl.DataFram
     rows = repeated.select(origin="row", of_origin="twin").unique("origin", keep="last")
     joined = attempts.join(rows, on="origin", how="left", maintain_order="left")
     return joined.with_columns(twin=pl.coalesce("of_origin", "twin")).select(*ATTEMPT)
-
-
-def stored_runs(adapters: Adapters, runs: StoredRuns) -> dict[str, ReadRun]:
-    """Return what the database has of each run, by run."""
-    with tables(adapters, runs.issuer, BookOfRuns(runs)) as connection:
-        return read_runs(connection, runs.issuer)

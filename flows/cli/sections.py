@@ -13,7 +13,6 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {
         "cardholders",
         "reconcile",
         "programme",
-        "analysis",
     ),
     "Send again": ("resubmit", "corrections", "renew", "backfill"),
     "Decide": (

@@ -78,7 +78,7 @@ def facts(issuer: str, plan: operation.PurgePlan) -> dict[str, Any]:
 
 def _lot_facts(lot: operation.PurgeUnit) -> dict[str, Any]:
     record = lot.record.model_dump(mode="json", exclude={"rows"})
-    return {**record, "keys": [entry.key for entry in lot.entries]}
+    return {**record, "keys": lot.names}
 
 
 def _shown(name: str, plan: operation.PurgePlan, participle: str) -> Iterator[Part]:
@@ -123,7 +123,7 @@ def _lot_row(lot: operation.PurgeUnit) -> _LotRow:
         because += ", begun earlier"
     size = sum(entry.size for entry in lot.entries)
     run = lot.record.run or "single links"
-    return _LotRow(run, lot.record.part, len(lot.entries), size, because)
+    return _LotRow(run, lot.record.part, len(lot.names), size, because)
 
 
 def _table(table: Table) -> Iterator[Part]:

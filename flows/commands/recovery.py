@@ -58,6 +58,9 @@ def recover(context: Context, issuer: Issuer, *, reason: Reason) -> Result:
     if recovered.unknown_persons:
         persons = counted(recovered.unknown_persons, "person", "persons")
         lines.append(f"{persons} of decisions are not known any more: decide about them again")
+    if recovered.unknown_links:
+        links = counted(recovered.unknown_links, "single link")
+        lines.append(f"{links} of which the URL, or whose it is, is lost: ask the partner")
     if recovered.runs:
         lines.append(Table(("run that no entry names",), [(run,) for run in recovered.runs]))
     lines.append(
@@ -71,5 +74,6 @@ def recover(context: Context, issuer: Issuer, *, reason: Reason) -> Result:
         "runs": list(recovered.runs),
         "objects": recovered.objects,
         "unknown_persons": recovered.unknown_persons,
+        "unknown_links": recovered.unknown_links,
     }
     return Result(facts, lines, Step("ingest", issuer))

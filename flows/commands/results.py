@@ -15,7 +15,6 @@ from flows.steps import Sentence, Step, counted
 from flows.wiring import report_link, wire
 
 with on_first_use():
-    from flows.analysis import export as analysts
     from flows.reports import ingestion, verdicts
     from flows.reports import summary as summaries
     from flows.runs import context as contexts
@@ -48,7 +47,6 @@ def ingest(context: Context, issuer: Issuer, *, run: RunName = "") -> Result:
     """
     issuer_context = wire(context.folder, issuer)
     done = ingestion.ingest(issuer_context, run)
-    analysts.export_where_wanted(issuer_context, is_busy=bool(done.files))
     news = "nothing new"
     if done.files:
         news = f"{counted(done.files, 'new result file')}, {counted(done.rows, 'row')}"

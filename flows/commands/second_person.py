@@ -161,7 +161,7 @@ def _rehearsed(
     return rehearsed
 
 
-def _requested(number: str, record: records.Approval, would: Result) -> Result:
+def _requested(number: str, record: records.Request, would: Result) -> Result:
     """Show a stored request, and what the command would do."""
     state = (
         f"request {number} of {record.actor}: nothing has been done yet; "

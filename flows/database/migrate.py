@@ -1,13 +1,14 @@
-"""Bring the tables of a database to the newest revision that this cardlink knows."""
+"""Bring the tables of a database to the newest revision that this cardlink knows, and its views."""
 
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import Column, Connection, MetaData, String, Table, inspect, select
+from sqlalchemy import Column, Connection, MetaData, String, Table, inspect, select, text
 
 from flows.database.errors import DatabaseRevisionError
+from schemas.views import VIEWS
 
 FOLDER: Final = Path(__file__).parent / "migrations"
 VERSION: Final = Table("alembic_version", MetaData(), Column("version_num", String(32)))
@@ -58,5 +59,18 @@ def _run_migrations(connection: Connection) -> None:
         return scripts._upgrade_revs("head", revision)  # as Alembic's cookbook does
 
     context = MigrationContext.configure(connection, opts={"fn": missing})
+    _drop_views(connection)  # PostgreSQL changes no column that a view has
     with Operations.context(context):
         context.run_migrations()
+    _make_views(connection)
+
+
+def _drop_views(connection: Connection) -> None:
+    for view in VIEWS:
+        connection.exec_driver_sql(f"DROP VIEW IF EXISTS {view.name}")
+
+
+def _make_views(connection: Connection) -> None:
+    for view in VIEWS:
+        for statement in view.statements(connection.dialect.name):
+            connection.execute(text(statement))

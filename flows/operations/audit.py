@@ -1,11 +1,13 @@
 """The proof of an issuer's journal: what was changed, removed or inserted in database and store."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import NamedTuple
 
 from flows.operations.audit_contents import judged_contents
 from flows.operations.audit_journal import (
+    EMPTIED,
     INSERTED,
     NEVER_WRITTEN,
     REMOVED,
@@ -26,14 +28,14 @@ from flows.operations.checkpoints import Checkpoint
 from flows.runs.adapters import Adapters
 from flows.runs.audited_store import UNDER_WAY
 from flows.runs.context import IssuerContext
-from flows.runs.erased import all_erasures
+from flows.runs.erased import Erasures, all_erasures
 from flows.runs.errors import NotFoundError
 from flows.runs.journal import Act, enter
-from flows.runs.keys import runs
 from flows.runs.named_objects import EVIDENCE, is_named
 from flows.runs.purges import purges
+from flows.runs.store import ConflictError
 from flows.steps import Step
-from schemas.database import ANSWER, JOURNAL, METADATA
+from schemas.database import ANSWER, JOURNAL, METADATA, REQUEST
 
 WHOLE = JOURNAL.name  # what the journal is called in findings
 MISSING = "is missing, and {} records are there"
@@ -107,10 +109,13 @@ class _Verification:
 
     @property
     def made_later(self) -> list[str]:
-        """The keys of objects that no entry names, and of answers that are not there."""
+        """The keys of objects that no entry names, and of rows that the journal does not repeat."""
         strays = [each.key for each in self._object_findings if each.what == INSERTED]
-        answers = [each.key for each in self._row_findings if each.what == REMOVED]
-        return strays + [key for key in answers if key.startswith(f"{ANSWER.name}/")]
+        lost = {ANSWER.name: REMOVED, REQUEST.name: EMPTIED}
+        for finding in self._row_findings:
+            if lost.get(finding.key.partition("/")[0]) == finding.what:
+                strays.append(finding.key)
+        return strays
 
     @property
     def stored(self) -> dict[str, str]:
@@ -189,11 +194,10 @@ class _Purges:
 
     def __init__(self, adapters: Adapters, issuer: str) -> None:
         self._issuer = issuer
-        records = purges(adapters, issuer)
-        self._runs = {record.run for record in records}
-        self._ledgers = {record.run for record in records if record.part == "ledger"}
-        self._of_no_run = [record for record in records if not record.run]
-        self.erasures = all_erasures(adapters, issuer)
+        self._of_no_run = [record for record in purges(adapters, issuer) if not record.run]
+        self.erasures = Erasures(0, frozenset())
+        with suppress(ConflictError):  # a decision that was changed is a finding already
+            self.erasures = all_erasures(adapters, issuer)
 
     def took(self, finding: Finding, named_at: datetime | None) -> bool:
         """Return whether an object that is gone was removed by retention or by an erasure."""
@@ -201,8 +205,6 @@ class _Purges:
             return True
         if not EVIDENCE.fullmatch(finding.key):
             return False
-        if finding.key.startswith(runs(self._issuer)):
-            return finding.key.removeprefix(runs(self._issuer)).partition("/")[0] in self._ledgers
         kind = finding.key.removeprefix(f"{self._issuer}/").partition("/")[0]
         moments = [record.since for record in self._of_no_run if kind in record.objects]
         until = max(moments, default=None)
@@ -212,7 +214,8 @@ class _Purges:
 def made_later(adapters: Adapters, issuer: str) -> dict[str, str]:
     """Return what a database that was made again has otherwise than its journal: digests by key.
 
-    Objects that no entry names yet, and, as gone, answers that the next ingest reads again.
+    Objects that no entry names yet; as gone, answers that the next ingest reads again; and requests
+    without what they requested.
     """
     verification = _Verification(adapters, issuer)
     return {key: verification.states.get(key, "") for key in verification.made_later}

@@ -1,10 +1,9 @@
 """What manifests and results say of other objects, compared with what is stored of them.
 
-Chunks, ledgers and seal records by the manifest of their run; result files as they were when they
+Chunks and ledgers by the manifest of their run; result files as they were when they
 were ingested; the links that a run's report and lists hand out, by what its results gave.
 """
 
-import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
@@ -27,9 +26,7 @@ from flows.runs.store import (
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently
-from flows.submissions.seal_records import GROUP, SealRecords
 from schemas.breaks import CONFLICTING_RESULT
-from schemas.manifest import ManifestChunk
 
 OTHER_ANSWERS = "came again with other answers, and nobody has decided which of them count"
 TOGETHER = 64  # runs whose small tables are decoded at once
@@ -102,7 +99,6 @@ class _Judge(NamedTuple):
                 results = _results(run)
                 findings = [
                     *_object_findings(objects, run),
-                    *_seal_findings(run, run.manifest.chunks),
                     *link_findings(run, tables),
                     *_answer_findings(run, results),
                 ]
@@ -117,7 +113,8 @@ def _object_findings(objects: Snapshot, run: StoredRun) -> Iterator[Finding]:
     sealed_first = {keys.chunks + chunk.name: chunk.sha256 for chunk in manifest.chunks}
     sealed_last = {stored.key: stored.chunk.sha256 for stored in run.sealed_chunks.values()}
     required_chunks = sealed_last if run.purged_chunks is None else {}
-    yield from _differences(objects, keys.chunks, sealed_first | sealed_last, required_chunks)
+    sealed = sealed_first | sealed_last
+    yield from _differences(objects, _committed_chunks(objects, run), sealed, required_chunks)
     ledger = {keys.ledger + part.name: part.sha256 for part in manifest.ledger}
     rewritten = run.rewritten_parts.values()
     current = {keys.ledger + part.now: part.sha256 for part in rewritten}
@@ -125,14 +122,25 @@ def _object_findings(objects: Snapshot, run: StoredRun) -> Iterator[Finding]:
     required_parts = current.keys() | ledger.keys() - replaced
     if run.purged_ledger is not None:
         required_parts = set()
-    yield from _differences(objects, keys.ledger, ledger | current, required_parts)
+    parts = objects.below(keys.ledger)
+    yield from _differences(objects, parts, ledger | current, required_parts)
+
+
+def _committed_chunks(objects: Snapshot, run: StoredRun) -> list[str]:
+    """Return the keys below those of a run's chunks, without what a process sealed that lost the
+    claim on the run: its epoch was never committed.
+    """
+    keys = run.keys
+    epochs = {keys.chunk_epoch(chunk.name) for chunk in run.committed().chunks}
+    stored = objects.below(keys.chunks)
+    return [key for key in stored if keys.chunk_epoch(key.rpartition("/")[2]) in {0, *epochs}]
 
 
 def _differences(
-    objects: Snapshot, prefix: str, known: Mapping[str, str], required: Collection[str]
+    objects: Snapshot, stored: Iterable[str], known: Mapping[str, str], required: Collection[str]
 ) -> Iterator[Finding]:
-    """Yield the objects, below a prefix and among the known, that do not have the known digest."""
-    keys = sorted({*objects.below(prefix), *known})
+    """Yield the objects, the stored and the known, that do not have the known digest."""
+    keys = sorted({*stored, *known})
     for key, sha256 in objects.digests(keys).items():
         if sha256 == known.get(key) or not (sha256 or key in required):
             continue
@@ -140,23 +148,6 @@ def _differences(
             yield Finding(key, REMOVED)
         else:
             yield Finding(key, CHANGED if key in known else INSERTED)
-
-
-def _seal_findings(run: StoredRun, chunks: Sequence[ManifestChunk]) -> Iterator[Finding]:
-    """Yield the groups of chunks whose seal records do not name their ciphertext."""
-    if run.purged_ledger is not None:
-        return
-    for group in range(math.ceil(len(chunks) / GROUP)):
-        members = chunks[group * GROUP : (group + 1) * GROUP]
-        if not _is_recorded(run, group, members):
-            yield Finding(f"{run.keys.seals}{group:05d}-001.json", CHANGED)
-
-
-def _is_recorded(run: StoredRun, group: int, chunks: Sequence[ManifestChunk]) -> bool:
-    with suppress(ConflictError):
-        seal_records = SealRecords(run.store, run.keys.seals, group)
-        return all(seal_records.names(chunk.name, chunk.sha256) for chunk in chunks)
-    return False
 
 
 # Results

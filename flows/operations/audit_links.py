@@ -13,6 +13,7 @@ import polars as pl
 
 from flows.operations.audit_journal import Finding
 from flows.operations.audit_objects import SMALL, Snapshot
+from flows.runs.identity import digest
 from flows.runs.keys import RunKeys
 from flows.runs.store import ObjectChangedError, ObjectMissingError, Store, read, read_if_stored
 from flows.runs.stored_run import StoredRun
@@ -89,8 +90,9 @@ class _Links:
         self._owners = dict[str, set[str]]()  # cuids, by URL
         for single in run.single_link_attempts:
             answer = single.answered
-            if single.asked.row is not None and answer is not None and answer.url is not None:
-                self._given.add((answer.url, single.asked.row))
+            url = answer.url if answer else None
+            if url is not None and single.asked.row and digest(url.encode()) == single.link:
+                self._given.add((url, single.asked.row))
 
     def add(self, rows: Iterable[Row]) -> None:
         """Add the links of results: url and row."""

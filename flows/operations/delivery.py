@@ -57,13 +57,14 @@ from flows.runs.erased import People, erased_people
 from flows.runs.handovers import DONE, Handed, make, note
 from flows.runs.identity import digest
 from flows.runs.journal import Act, enter
-from flows.runs.single_links import prompted_links
+from flows.runs.single_links import answers_of, prompted_singles
 from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import rows_of
 from flows.runs.threads import concurrently
 from schemas.handover import DEFAULT
 from schemas.issuer import most_of
+from schemas.ledger import LINKED
 from schemas.records import Delivery
 from schemas.tables import parquet
 
@@ -291,11 +292,11 @@ def _living_links(context: IssuerContext, books: DeliveredSoFar, now: LinksNow) 
 
 def _links_of(context: IssuerContext, runs: Collection[str]) -> pl.DataFrame:
     """Return the links of the reports of runs (_LINK); of "" those whose fields were typed in."""
-    store = context.adapters.store
     reported = [StoredRun.by_id(context.adapters, run) for run in runs if run]
     frames = rows_of(reported, list(_LINK), pl.col("url").is_not_null())
     if "" in runs:
-        prompted = prompted_links(store, context.issuer.issuer)
+        attempts = answers_of(prompted_singles(context.adapters, context.issuer.issuer))
+        prompted = attempts.filter(pl.col("state") == LINKED)
         frames.append(prompted.select(pl.lit("").alias("run"), *list(_LINK)[1:]))
     return pl.concat([pl.DataFrame(schema=_LINK), *(frame.cast(_LINK) for frame in frames)])
 

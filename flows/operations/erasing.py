@@ -8,12 +8,12 @@ where they were counted: their records have their place and a reason, and nothin
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from itertools import chain
 from typing import Any
 
 import polars as pl
 
-from flows.analysis.export import export_erased
 from flows.book.deliveries import forget_changes, read_changes
 from flows.book.upkeep import forget_book
 from flows.operations.personal_data import Mention, are_outcomes_of, is_in_placements
@@ -39,7 +39,7 @@ from flows.runs.journal import Act, enter
 from flows.runs.keys import reconciliation
 from flows.runs.persons import forget_persons
 from flows.runs.placements import mark_check, placements_key, read_placements
-from flows.runs.single_links import answer_key
+from flows.runs.single_links import remove_singles, with_ids
 from flows.runs.store import Cleaner, read, read_if_stored, write_once
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
@@ -71,24 +71,25 @@ def erase_mentions(
     for run, numbers in sorted(rows.items()):
         stored = StoredRun.by_id(context.adapters, run)
         _erase_in_run(context, cleaner, stored, people, sorted(numbers), signed)
-    for mention in named:
-        if mention.place == "single":
-            cleaner.delete(answer_key(mention.key))
-            cleaner.delete(mention.key)
-        elif mention.place == "acknowledgements":
-            cleaner.delete(mention.key)
-        elif is_in_placements(context.issuer.issuer, mention.key):
-            _erase_in_report(context, people, mention.key)
-    forget_persons(context.adapters, context.issuer.issuer, people)
-    for run in sorted({*rows, *_runs_of_singles(named), *_rewritten_since(context, since)}):
+    singles = [key.partition("/")[2] for key in _keys_in("single", named)]
+    if singles:
+        issuer = context.issuer.issuer
+        removing = partial(remove_singles, which=with_ids(singles))
+        enter(context.adapters, issuer, "single links erased", removing)
+    for key in _keys_in("acknowledgements", named):
+        cleaner.delete(key)
+    for key in _keys_in("placements", named):
+        if is_in_placements(context.issuer.issuer, key):
+            _erase_in_report(context, people, key)
+    requests = _keys_in("requests", named)
+    forget_persons(context.adapters, context.issuer.issuer, people, requests)
+    for run in sorted({*rows, *_rewritten_since(context, since)}):
         _report(context, StoredRun.by_id(context.adapters, run))
     _derive_anew(context, cleaner)
 
 
-def _runs_of_singles(named: Iterable[Mention]) -> set[str]:
-    """Return the runs for whose rows single links were requested."""
-    keys = (mention.key for mention in named if mention.place == "single")
-    return {key.split("/runs/")[1].partition("/")[0] for key in keys if "/runs/" in key}
+def _keys_in(place: str, named: Iterable[Mention]) -> list[str]:
+    return [mention.key for mention in named if mention.place == place]
 
 
 # A run
@@ -211,7 +212,6 @@ def _report(context: IssuerContext, run: StoredRun) -> None:
         rebuild_lasting(context, fresh)
     elif any(True for _ in run.store.keys(run.keys.report(""))):
         write_unsent(fresh, fresh.committed(), portfolio=context.issuer.full_portfolio)
-    export_erased(fresh)
 
 
 # An issuer

@@ -40,8 +40,8 @@ from flows.runs.erased import (
 )
 from flows.runs.errors import NoSuchRowError, numbered
 from flows.runs.keys import runs
-from flows.runs.single_links import answer_key, prompted_singles
-from flows.runs.store import Cleaner, Store
+from flows.runs.single_links import prompted_singles, with_ids
+from flows.runs.store import Cleaner
 from flows.runs.stored_run import StoredRun
 from flows.steps import CUID, WHY, Sentence, Slot, Step
 from schemas.breaks import LOST, RESULT_SHORT
@@ -199,7 +199,6 @@ def erase(context: IssuerContext, cleaner: Cleaner, whom: Whom, reason: str) -> 
         what="forgotten",
         people=plan.cardholders,
         cards=plan.cards,
-        deleted=_deleted(plan.mentions),
     )
     record_erasure(context.adapters, issuer, act, plan.people)
     erase_mentions(context, cleaner, plan.people, plan.mentions, signed, act.at)
@@ -210,10 +209,9 @@ def erase(context: IssuerContext, cleaner: Cleaner, whom: Whom, reason: str) -> 
 
 def _is_gone(context: IssuerContext, whom: Whom) -> bool:
     """Return whether nothing names these cardholders any more, although they were there."""
-    store = context.adapters.store
     if isinstance(whom, OfSingle):
-        keys = [single.key for single in prompted_singles(store, context.issuer.issuer)]
-        return not any(f"/{whom.name}" in key for key in keys)
+        is_meant = with_ids([whom.name])
+        return not prompted_singles(context.adapters, context.issuer.issuer, is_meant)
     run = StoredRun.by_id(context.adapters, whom.run)
     run.with_ledger()
     is_erased = pl.col("row").is_in(list(whom.rows))
@@ -264,10 +262,6 @@ def _remove(
     signed = context.adapters.signed(RESUMING)
     named = list(mentions(context, people))
     left = [each for each in named if each.place != "deliveries" and PLACES[each.place].erased]
-    deleted = _deleted(left)
-    if deleted:
-        resumed = Erasure(**signed, what="forgotten", deleted=deleted)
-        record_erasure(context.adapters, issuer, resumed)
     erase_mentions(context, cleaner, people, left, signed, since)
     record_erasure(context.adapters, issuer, Erasure(**signed, what="removed"))
 
@@ -284,9 +278,8 @@ def erasure_of(adapters: Adapters, issuer: str, cuid: str) -> Erasure | None:
 
 def _people(context: IssuerContext, book: Book, whom: Whom) -> NamedPeople:
     """Return cardholders by all that they are known by."""
-    store = context.adapters.store
     if isinstance(whom, OfSingle):
-        cuids = frozenset({_cuid_of_single(store, context.issuer.issuer, whom.name)})
+        cuids = frozenset({_cuid_of_single(context, whom.name)})
         records = book.attempts.filter(pl.col("cuid").is_in(list(cuids)))
     else:
         records = _named_in(StoredRun.by_id(context.adapters, whom.run), whom.rows)
@@ -310,11 +303,11 @@ def _named_in(run: StoredRun, rows: Sequence[int]) -> pl.DataFrame:
     return records
 
 
-def _cuid_of_single(store: Store, issuer: str, name: str) -> str:
+def _cuid_of_single(context: IssuerContext, name: str) -> str:
     """Return whom a link whose fields were typed in is for."""
-    for single in prompted_singles(store, issuer):
-        if single.key.rpartition("/")[2] == f"{name.removesuffix('.json')}.json":
-            return single.asked.cuid
+    issuer = context.issuer.issuer
+    for single in prompted_singles(context.adapters, issuer, with_ids([name])):
+        return single.asked.cuid
     raise NoSuchLinkError(issuer=issuer, name=name)
 
 
@@ -332,12 +325,6 @@ def _refuse_under_way(named: Iterable[Mention], now: datetime) -> None:
     for mention in named:
         if mention.place == "single" and is_under_way(mention, now - REQUEST_ENDS):
             raise UnderWayError(key=mention.key)
-
-
-def _deleted(named: Iterable[Mention]) -> tuple[str, ...]:
-    """Return the keys of the objects that go and that the journal names: single links."""
-    keys = [each.key for each in named if each.place == "single"]
-    return (*keys, *map(answer_key, keys))
 
 
 def _deliveries(named: Iterable[Mention]) -> list[DeliveryId]:

@@ -2,19 +2,22 @@
 
 from collections.abc import Iterable, Mapping
 from io import BytesIO
+from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile
 
+from sqlalchemy import or_, select
+
 from flows.operations.audit_journal import StoredEntry, stored_entries
-from flows.runs.chains import records
 from flows.runs.context import IssuerContext
 from flows.runs.decisions import decision_rows
 from flows.runs.identity import canonical, digest
-from flows.runs.keys import approvals, extracts
-from flows.runs.named_objects import record_keys
-from flows.runs.store import Store, read
+from flows.runs.journal import plain
+from flows.runs.keys import extracts
+from flows.runs.named_objects import RECORDS
+from flows.runs.store import read
 from flows.runs.stored_run import StoredRun
 from flows.runs.threads import concurrently
-from schemas.records import Approval
+from schemas.database import REQUEST
 
 REPORTS = ("summary.json", "chunks.csv")  # those without cardholders and links
 
@@ -29,15 +32,15 @@ def evidence(context: IssuerContext, run: str) -> dict[str, bytes]:
     store = context.adapters.store
     issuer = context.issuer.issuer
     stored_run = StoredRun.by_id(context.adapters, run)
-    keys = [*_record_keys(context, stored_run), *_report_keys(stored_run)]
+    keys = [*_record_keys(stored_run), *_report_keys(stored_run)]
     files = {key.removeprefix(f"{issuer}/"): read(store, key) for key in keys}
     files["run.json"] = canonical(stored_run.as_planned().facts())
     files["objects.sha256"] = _object_digests(stored_run)
     subjects = (run, stored_run.planned().source.sha256)
     decided = decision_rows(context.adapters, issuer, subjects)
-    purged = [record.model_dump(mode="json") for record in stored_run.purges]
-    files["purges.jsonl"] = b"".join(canonical(record) + b"\n" for record in purged)
-    files["decisions.jsonl"] = b"".join(canonical(row) + b"\n" for row in decided)
+    files["purges.jsonl"] = _lines([record.model_dump(mode="json") for record in stored_run.purges])
+    files["decisions.jsonl"] = _lines(decided)
+    files["requests.jsonl"] = _lines(_requests(context, stored_run))
     with context.adapters.database.snapshot() as connection:
         entries = stored_entries(connection, issuer)
     files["journal.jsonl"] = b"".join(_line(entry, run) for entry in entries)
@@ -62,27 +65,24 @@ def bundle(files: Mapping[str, bytes]) -> bytes:
     return out.getvalue()
 
 
-def _record_keys(context: IssuerContext, run: StoredRun) -> list[str]:
-    """Return the keys of a run's records, and of requests about it and its extract."""
-    store = context.adapters.store
+def _record_keys(run: StoredRun) -> list[str]:
+    """Return the keys of a run's records."""
+    entries = run.store.keys(run.keys.base)
+    return [entry.key for entry in entries if RECORDS.fullmatch(entry.key)]
+
+
+def _requests(context: IssuerContext, run: StoredRun) -> list[dict[str, Any]]:
+    """Return the requests for a second person whose command names a run or its extract."""
     issuer = context.issuer.issuer
-    source = run.planned().source
-    subjects = (run.id, source.key.removeprefix(extracts(issuer)))
-    prefixes = (
-        run.keys.base,
-        *_request_prefixes(store, issuer, subjects),
-    )
-    return [key for key in record_keys(store, issuer) if key.startswith(prefixes)]
+    extract = run.planned().source.key.removeprefix(extracts(issuer))
+    is_named = or_(*(REQUEST.c.line.contains(name, autoescape=True) for name in (run.id, extract)))
+    query = select(REQUEST).where(REQUEST.c.issuer == issuer, is_named).order_by(REQUEST.c.at)
+    with context.adapters.database.snapshot() as connection:
+        return [plain(dict(row)) for row in connection.execute(query).mappings()]
 
 
-def _request_prefixes(store: Store, issuer: str, subjects: Iterable[str]) -> list[str]:
-    """Return the chains of requests to a second person whose command names one of these."""
-    prefixes = []
-    for chain in store.keys(approvals(issuer), shallow=True):
-        request = next(records(store, chain.key, Approval), None)
-        if request is not None and any(subject in request.line for subject in subjects):
-            prefixes.append(chain.key)
-    return prefixes
+def _lines(rows: Iterable[dict[str, Any]]) -> bytes:
+    return b"".join(map(canonical, rows))
 
 
 def _report_keys(run: StoredRun) -> list[str]:

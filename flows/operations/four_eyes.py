@@ -1,15 +1,16 @@
 """Acts that need a second person: one requests, another carries it out.
 
-A request is a chain of create-only records: requested, carried out, and given back where the
-command failed. It is stored whole: the command with its parameters, the versions of the files that
-it names, the settings in force, and what the command would have done, as its dry run said. What is
-carried out is that, and nothing else: where any of it is different now, the request is refused, and
-the difference is named.
+A request is a row of the table `request`: waiting, carried out, given back where the command
+failed, ended where it did not. It is stored whole: the command with its parameters, the versions of
+the files that it names, the settings in force, and what the command would have done, as its dry run
+said. What is carried out is that, and nothing else: where any of it is different now, the request
+is refused, and the difference is named.
 
-The number of a request is the digest of its first record, and the journal names each of its
-records; so one that was edited, put there or cut off by another way is refused. A card number in
-the line or in the parameters is masked before anything is stored or digested. The dry run comes
-first, so that nobody is asked to agree to what would be refused.
+The number of a request is the digest of what is requested, and the journal says what was done with
+it; so one that was edited, put there or put back by another way is refused. The journal repeats
+nothing that may name a cardholder. A card number in the line or in the parameters is masked before
+anything is stored or digested. The dry run comes first, so that nobody is asked to agree to what
+would be refused.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -19,22 +20,35 @@ from itertools import chain
 from typing import Any, NamedTuple, Protocol
 
 from pydantic_core import to_jsonable_python
+from sqlalchemy import update
 
 from flows.errors import CardlinkError, GateError, OperatorError
 from flows.operations.settings_in_force import in_words, settings_of, values_of
 from flows.operations.shown_facts import as_shown, departures
-from flows.operations.stored_requests import open_requests
+from flows.operations.stored_requests import (
+    CARRIED_OUT,
+    ENDED,
+    ENTRIES,
+    GIVEN_BACK,
+    OF_PEOPLE,
+    WAITING,
+    StoredRequest,
+    number_of,
+    open_requests,
+    state_in_journal,
+    stored_requests,
+)
 from flows.redaction import redact, redacted
-from flows.runs.audited_store import UNDER_WAY, WRITING, WRITTEN, named_since
-from flows.runs.chains import add_next, records
+from flows.runs import journal
 from flows.runs.context import IssuerContext
 from flows.runs.identity import canonical, digest
-from flows.runs.keys import approvals, corrections, extracts, link, results
-from flows.runs.store import read_if_stored
+from flows.runs.journal import enter
+from flows.runs.keys import corrections, extracts, results
 from flows.steps import YOUR_NAME, Option, Sentence, Step
+from schemas.database import REQUEST
 from schemas.governed import changes
 from schemas.persons import normalised
-from schemas.records import Approval
+from schemas.records import Request
 from schemas.settings import Act
 
 
@@ -50,7 +64,7 @@ class ApprovalError(OperatorError):
 
 
 class RequestChangedError(ApprovalError):
-    """The records of a request are not those that were stored: somebody changed them."""
+    """A request is not the one that was stored: somebody changed it."""
 
     message = "Request {number} was not carried out: {why}. Nothing was done."
     next_step = Sentence(
@@ -112,30 +126,17 @@ class Command(NamedTuple):
     signatures: Signatures | None = None
 
 
-class _Request(NamedTuple):
-    """A stored request: its folder, and its records from the first."""
-
-    place: str
-    history: Sequence[Approval]
-
-    @property
-    def first(self) -> Approval:
-        """What was requested."""
-        return self.history[0]
-
-
-def request(context: IssuerContext, command: Command) -> tuple[str, Approval]:
+def request(context: IssuerContext, command: Command) -> tuple[str, Request]:
     """Store a request for a second person; return its number and record. NobodyError.
 
     Whoever requests again what they have requested, and nobody has carried out, gets that request.
     """
     _refuse_nobody(command)
     adapters = context.adapters
-    record = Approval(
+    requested = Request(
         at=adapters.now(),
         by=redact(adapters.actor),
         reason=redact(command.reason),
-        what="requested",
         act=command.act,
         actor=command.actor,
         line=redact(command.line),
@@ -146,63 +147,104 @@ def request(context: IssuerContext, command: Command) -> tuple[str, Approval]:
         settings=context.settings_in_force,
         would=_would(context, command),
     )
-    for stored in open_requests(context):
-        if _content(stored.first) == _content(record):
-            return stored.number, stored.first
-    signature = _signature(command, canonical(record))
-    record = record.model_copy(update={"signature": signature})
-    number = _number(record)
-    add_next(adapters.store, _place(context, number), 1, record)
-    return number, record
+    same = _open_like(context, requested)
+    if same is not None:
+        return same.number, same.request
+    requested = requested.model_copy(
+        update={"signature": _signature(command, canonical(requested))}
+    )
+
+    def store(act: journal.Act) -> tuple[str, Request]:
+        now = context._replace(adapters=adapters.within(act.connection))
+        same = _open_like(now, requested)
+        if same is not None:  # a concurrent process was first
+            return same.number, same.request
+        values = dict(requested)
+        number = number_of(values)
+        of_people = {name: values.pop(name) for name in OF_PEOPLE}
+        state = {"state": WAITING, "since": requested.at, "entry": act.number}
+        act.insert(REQUEST, number=number, **values, **state)
+        row = act.row(REQUEST, {"number": number})
+        act.connection.execute(update(REQUEST).where(row).values(**of_people))
+        return number, requested
+
+    return enter(adapters, context.issuer.issuer, ENTRIES[WAITING], store, reason=requested.reason)
 
 
 @contextmanager
 def carrying_out(context: IssuerContext, number: str, command: Command) -> Iterator[str]:
     """Use up a request while its command runs, and yield who made it.
 
-    A command that fails gives it back; one that is killed has used it up, and a second record that
-    it was carried out says that the command ended. Raises NobodyError, and ApprovalError where the
-    request does not fit.
+    A command that fails gives it back; one that is killed has used it up: only an ended one says
+    that it ended. Raises NobodyError, and ApprovalError where the request does not fit.
     """
     _refuse_nobody(command)
-    adapters = context.adapters
-    place = _place(context, number)
-    history = list(records(adapters.store, place, Approval))
-    _refuse_unfit(context, number, _Request(place, history), command)
-    used = history[0].model_copy(
-        update={
-            "at": adapters.now(),
-            "by": redact(adapters.actor),
-            "actor": command.actor,
-            "what": "carried out",
-            "signature": _signature(command, canonical(history[0])),
-        }
-    )
-    if not add_next(adapters.store, place, len(history) + 1, used):
-        raise ApprovalError(number=number, why="somebody else is carrying it out right now")
+    stored = _stored(context, number)
+    _refuse_unfit(context, stored, command)
+    signature = _signature(command, canonical(stored.request))
+
+    def begin(act: journal.Act) -> None:
+        now = context._replace(adapters=context.adapters.within(act.connection))
+        if not _stored(now, number).is_open:
+            raise ApprovalError(number=number, why="somebody else is carrying it out right now")
+        _move(act, context, number, CARRIED_OUT, second=command.actor, second_signature=signature)
+
+    issuer = context.issuer.issuer
+    enter(context.adapters, issuer, ENTRIES[CARRIED_OUT], begin)
     try:
-        yield history[0].actor
+        yield stored.request.actor
     except BaseException:
-        given_back = used.model_copy(update={"what": "given back"})
-        add_next(adapters.store, place, len(history) + 2, given_back)
+        _enter_end(context, number, GIVEN_BACK)
         raise
     with suppress(CardlinkError):  # the command has done what it should
-        ended = used.model_copy(update={"at": adapters.now()})
-        add_next(adapters.store, place, len(history) + 2, ended)
+        _enter_end(context, number, ENDED)
 
 
-def _place(context: IssuerContext, number: str) -> str:
-    return f"{approvals(context.issuer.issuer)}{number}/"
+def _enter_end(context: IssuerContext, number: str, state: str) -> None:
+    """Enter how the command of a request ended."""
+    issuer = context.issuer.issuer
+    enter(
+        context.adapters,
+        issuer,
+        ENTRIES[state],
+        lambda act: _move(act, context, number, state),
+    )
 
 
-def _content(record: Approval) -> bytes:
+def _move(
+    act: journal.Act, context: IssuerContext, number: str, state: str, **others: str | None
+) -> None:
+    """Bring a request into another state."""
+    adapters = context.adapters
+    by = redact(adapters.actor)
+    key = {"number": number}
+    act.update(REQUEST, key, state=state, since=adapters.now(), second_by=by, **others)
+
+
+def _stored(context: IssuerContext, number: str) -> StoredRequest:
+    """Return the request of a number; ApprovalError where there is none."""
+    issuer = context.issuer.issuer
+    for stored in stored_requests(context.adapters, issuer, REQUEST.c.number == number):
+        return stored
+    raise ApprovalError(number=redact(number), why="there is no such request")
+
+
+def _open_like(context: IssuerContext, requested: Request) -> StoredRequest | None:
+    """Return the open request of the same person for the same, None where there is none."""
+    content = _content(requested)
+    waiting = open_requests(context)
+    return next((stored for stored in waiting if _content(stored.request) == content), None)
+
+
+def _content(requested: Request) -> bytes:
     """Return who requests what, without when, and from which process."""
     beside = ("at", "by", "until", "signature")
-    return canonical(record.model_copy(update=dict.fromkeys(beside)))
+    return canonical(requested.model_copy(update=dict.fromkeys(beside)))
 
 
-def _number(record: Approval) -> str:
-    return digest(canonical(record))[:12]
+def _unsigned(requested: Request) -> bytes:
+    """Return what the first person signs; the second signs that with this signature."""
+    return canonical(requested.model_copy(update={"signature": None}))
 
 
 def _refuse_nobody(command: Command) -> None:
@@ -235,77 +277,50 @@ def _signature(command: Command, statement: bytes) -> str | None:
     return signature
 
 
-def _refuse_unfit(context: IssuerContext, number: str, stored: _Request, command: Command) -> None:
+def _refuse_unfit(context: IssuerContext, stored: StoredRequest, command: Command) -> None:
     """Refuse a request that cannot be carried out, for the reason that costs least to find."""
     reasons = (
         (ApprovalError, _spent(context, stored, command)),
-        (ApprovalError, _under_way(context, stored)),
-        (RequestChangedError, _tampered(context, number, stored, command.signatures)),
-        (ApprovalError, _out_of_date(context, stored, command)),
+        (RequestChangedError, _tampered(context, stored, command.signatures)),
+        (ApprovalError, _out_of_date(context, stored.request, command)),
     )
     for error, objections in reasons:
         objection = next(objections, None)
         if objection:
-            raise error(number=redact(number), why=objection)
+            raise error(number=stored.number, why=objection)
 
 
-def _spent(context: IssuerContext, stored: _Request, command: Command) -> Iterator[str]:
+def _spent(context: IssuerContext, stored: StoredRequest, command: Command) -> Iterator[str]:
     """Yield why nobody, or not this person, may carry out a request."""
-    if not stored.history:
-        yield "there is no such request"
-        return
-    last = stored.history[-1]
-    if last.what == "carried out":
-        yield f"{last.actor} used it on {last.at:%Y-%m-%d %H:%M}"
-    if context.adapters.now() >= stored.first.until:
-        yield f"it expired on {stored.first.until:%Y-%m-%d %H:%M}"
-    if normalised(command.actor) == normalised(stored.first.actor):
+    requested = stored.request
+    if not stored.is_open:
+        yield f"{stored.second} used it on {stored.since:%Y-%m-%d %H:%M}"
+    if context.adapters.now() >= requested.until:
+        yield f"it expired on {requested.until:%Y-%m-%d %H:%M}"
+    if normalised(command.actor) == normalised(requested.actor):
         yield (
-            f"{stored.first.actor} made it; a different person must carry it out, one whose name "
+            f"{requested.actor} made it; a different person must carry it out, one whose name "
             "differs in more than case, punctuation and spaces"
         )
 
 
-def _under_way(context: IssuerContext, stored: _Request) -> Iterator[str]:
-    """Yield that somebody has begun to carry a request out, where that may still be so."""
-    adapters = context.adapters
-    since = adapters.now() - UNDER_WAY
-    next_record = link(stored.place, len(stored.history) + 1)
-    acts = [named.what for named in named_since(adapters, next_record, since)]
-    if acts and acts[-1] == WRITING:
-        yield "somebody is carrying it out, or was killed doing so in the last quarter of an hour"
-
-
-def _is_signed(first: Approval, signatures: Signatures) -> bool:
-    """Return whether a request was signed by who made it."""
-    statement = canonical(first.model_copy(update={"signature": None}))
-    return signatures.holds(first.actor, statement, first.signature or "")
-
-
 def _tampered(
-    context: IssuerContext, number: str, stored: _Request, signatures: Signatures | None
+    context: IssuerContext, stored: StoredRequest, signatures: Signatures | None
 ) -> Iterator[str]:
-    """Yield how the records of a request are not those that the journal names."""
-    store = context.adapters.store
-    named = dict[str, set[str]]()
-    for entry in named_since(context.adapters, stored.place, stored.first.at - UNDER_WAY):
-        if entry.what == WRITTEN:
-            named.setdefault(entry.key, set()).add(entry.sha256)
-    keys = [link(stored.place, each) for each in range(1, len(stored.history) + 1)]
-    for key in sorted({*keys, *named}):
-        content = read_if_stored(store, key)
-        sha256 = digest(content) if content else ""
-        if sha256 not in named.get(key, set()):
-            yield f"{key} is not as the journal has it"
-    if _number(stored.first) != number:
-        yield f"its record is not that of request {number}"
-    if signatures is not None and not _is_signed(stored.first, signatures):
-        yield f"{stored.first.actor} did not sign it"
+    """Yield how a request is not the one that was stored."""
+    if state_in_journal(context, stored) != stored.state:
+        yield "it is not as the journal has it"
+    requested = stored.request
+    if number_of(dict(requested)) != stored.number:
+        yield f"what is requested is not that of request {stored.number}"
+    if signatures is None:
+        return
+    if not signatures.holds(requested.actor, _unsigned(requested), requested.signature or ""):
+        yield f"{requested.actor} did not sign it"
 
 
-def _out_of_date(context: IssuerContext, stored: _Request, command: Command) -> Iterator[str]:
+def _out_of_date(context: IssuerContext, first: Request, command: Command) -> Iterator[str]:
     """Yield what is different from what was requested: command, files, settings, what it does."""
-    first = stored.first
     parameters = departures(first.parameters, _parameters(command))
     if parameters or first.digest != _digest(context, command, first.files):
         yield f"it was made for other parameters: {first.line}; {parameters}".rstrip("; ")
@@ -329,11 +344,9 @@ def _changed_files(before: Mapping[str, str], after: Mapping[str, str]) -> str:
 def _changed_settings(context: IssuerContext, sha256: str) -> str:
     """Return in words how the settings in force differ from those of a digest."""
     before = settings_of(context, sha256)
-    # those of the TOML may be recorded only with the first write
-    after = settings_of(context, context.settings_in_force) or values_of(context)
     if before is None:
         return f"there is no record of {sha256[:12]}"
-    return in_words(changes(before, after))
+    return in_words(changes(before, values_of(context)))
 
 
 def _parameters(command: Command) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from flows.runs.decisions import BREAK, decisions
 from flows.runs.errors import UnknownRunError
 from flows.runs.identity import canonical, digest
 from flows.runs.journal import entries
+from flows.runs.single_links import CAME, REQUESTED
 from flows.runs.stored_run import StoredRun
 from flows.submissions.dismissals import dismissals
 from schemas.database import JOURNAL
@@ -36,6 +37,7 @@ def history(adapters: Adapters, run: str) -> list[HistoryEvent]:
         *_journal(stored_run),
         *_events(stored_run),
         *_closings(stored_run),
+        *_single_links(stored_run),
         *_reseals(stored_run),
         *_dismissals(stored_run),
         *_purges(stored_run),
@@ -100,6 +102,17 @@ def _closings(run: StoredRun) -> Iterator[HistoryEvent]:
             "reason": closing.reason,
         }
         yield HistoryEvent(closing.at.isoformat(), f"break {closing.what}", closing.by, facts)
+
+
+def _single_links(run: StoredRun) -> Iterator[HistoryEvent]:
+    for single in run.single_link_attempts:
+        request = single.asked
+        answer = single.answered
+        name = {"attempt": single.name}
+        yield HistoryEvent(request.at.isoformat(), REQUESTED, request.by, name)
+        if answer is not None:
+            facts = {**name, "outcome": answer.outcome}
+            yield HistoryEvent(answer.at.isoformat(), CAME, request.by, facts)
 
 
 def _reseals(run: StoredRun) -> Iterator[HistoryEvent]:

@@ -11,17 +11,16 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from flows.analysis.exported_rows import named_rows, row_files
 from flows.book.deliveries import read_changes
+from flows.operations.stored_requests import stored_requests
 from flows.runs.adapters import Adapters
 from flows.runs.answers import run_answers
-from flows.runs.chains import records
 from flows.runs.context import IssuerContext
 from flows.runs.decisions import CARDS, LINKS, decisions
 from flows.runs.delivered import all_deliveries, delivered_links_key, delivery_folder, delivery_of
 from flows.runs.erased import NamedPeople, People, rows_of
 from flows.runs.frames import from_parquet
-from flows.runs.keys import acknowledgements, approvals, deliveries, placements, results
+from flows.runs.keys import acknowledgements, deliveries, placements, results
 from flows.runs.persons import by_holder, holders_of
 from flows.runs.placements import placements_key, read_placements
 from flows.runs.single_links import SingleLink, prompted_singles
@@ -33,7 +32,7 @@ from flows.runs.told import TOLD_ROWS, runs_by_folder
 from flows.runs.transactions import kept_reports
 from schemas.ledger import SUBMITTED
 from schemas.manifest import LedgerPart
-from schemas.records import Approval, GivingUp, KeptLink, LinkKept, NamedCard
+from schemas.records import GivingUp, KeptLink, LinkKept, NamedCard
 
 _IDENTITY = ["row", "cuid", "name_check", "address_check"]
 Facts = Mapping[str, Any]
@@ -63,13 +62,15 @@ def mentions(context: IssuerContext, people: People) -> Iterator[Mention]:
     yield from _in_acknowledgements(
         context.adapters, issuer, {each.run for each in in_runs if each.rows}
     )
-    singles = [single for single in prompted_singles(store, issuer) if _is_of(single, people)]
+    singles = [
+        single for single in prompted_singles(context.adapters, issuer) if _is_of(single, people)
+    ]
     yield from map(_single, singles)
     yield from _in_deliveries(context, people)
     yield from _in_reports(store, issuer, people)
+    yield from _requests(context.adapters, issuer, people)
     if isinstance(people, NamedPeople):
         yield from _decisions(context.adapters, issuer, people.cuids)
-        yield from _requests(store, issuer, people.cuids)
 
 
 def _in_run(run: StoredRun, people: People) -> Iterator[Mention]:
@@ -90,16 +91,7 @@ def _in_run(run: StoredRun, people: People) -> Iterator[Mention]:
     if rows:
         numbers = tuple(sorted(rows))
         yield Mention("extracts", manifest.source.key, (), run.id, numbers)
-        yield from _exported(run, numbers)
         yield from _corrections(run, numbers)
-
-
-def _exported(run: StoredRun, rows: tuple[int, ...]) -> Iterator[Mention]:
-    """Yield what analysts see of these rows."""
-    for entry in row_files(run.store, run.keys):
-        named = named_rows(run.store, entry, rows)
-        if not named.is_empty():
-            yield Mention("analysis", entry.key, named.to_dicts(), run.id, rows)
 
 
 def _corrections(run: StoredRun, rows: tuple[int, ...]) -> Iterator[Mention]:
@@ -168,7 +160,8 @@ def is_under_way(single: Mention, since: datetime) -> bool:
 
 def _single(single: SingleLink) -> Mention:
     answer = single.answered.model_dump(mode="json") if single.answered else {}
-    return Mention("single", single.key, [{**single.asked.model_dump(mode="json"), **answer}])
+    facts = {**single.asked.model_dump(mode="json"), **answer}
+    return Mention("single", single.place, [facts], single.run or "")
 
 
 def _in_acknowledgements(
@@ -243,15 +236,14 @@ def _decisions(adapters: Adapters, issuer: str, cuids: frozenset[str]) -> Iterat
             yield Mention("decisions", where, [{**shown, "cards": own}])
 
 
-def _requests(store: Store, issuer: str, cuids: frozenset[str]) -> Iterator[Mention]:
-    """Yield the requests for a second person's agreement that name cardholders."""
-    for folder in store.keys(approvals(issuer), shallow=True):
-        requests = records(store, folder.key, Approval)
-        naming = (each for each in requests if _words_in(each.parameters) & cuids)
-        request = next(naming, None)
-        if request is not None:
+def _requests(adapters: Adapters, issuer: str, people: People) -> Iterator[Mention]:
+    """Yield the requests for a second person that name cardholders."""
+    for stored in stored_requests(adapters, issuer):
+        request = stored.request
+        words = _words_in([request.parameters, request.would])
+        if people.named_by(pl.Series(list(words), dtype=pl.String)).any():
             facts = {"line": request.line, "at": request.at.isoformat(), "by": request.by}
-            yield Mention("approvals", folder.key, [facts])
+            yield Mention("requests", stored.number, [facts])
 
 
 def _words_in(value: Any) -> set[str]:

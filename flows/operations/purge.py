@@ -16,6 +16,8 @@ from datetime import UTC, date, datetime, time, timedelta
 from itertools import chain
 from typing import NamedTuple
 
+from sqlalchemy import or_
+
 from flows.book.deliveries import forget_changes
 from flows.book.known_runs import ClosedRun
 from flows.book.removals import Ledger, removals
@@ -39,30 +41,27 @@ from flows.runs.business_date import local_day
 from flows.runs.claim import OLD, ClaimedError
 from flows.runs.context import IssuerContext
 from flows.runs.delivered import FILES, delivered_links_key, delivery_of
-from flows.runs.documents import read_document
 from flows.runs.errors import AbandonedError
 from flows.runs.journal import Act, enter
 from flows.runs.keys import (
     DROPPED,
     RunId,
     acknowledgements,
-    analysis,
     deliveries,
     probes,
-    prompted_prefix,
     runs,
 )
 from flows.runs.purges import add_purge, purges
 from flows.runs.read_once import read_once
 from flows.runs.run_status import RunStatus
-from flows.runs.single_links import answer_key
-from flows.runs.store import Cleaner, ConflictError, Entry, Store, StoreDeniedError
+from flows.runs.single_links import place_of, prompted_singles, remove_singles, with_ids
+from flows.runs.store import Cleaner, ConflictError, Entry, StoreDeniedError
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently
 from flows.runs.told import TOLD_ROWS
-from schemas.database import PURGE
-from schemas.records import PARTS, Abandoned, Part, Purged, SingleAnswered
+from schemas.database import PURGE, SINGLE_LINK
+from schemas.records import PARTS, Abandoned, Part, Purged
 
 DEAD = timedelta(days=1)  # longer than any race probe or run takes
 
@@ -77,6 +76,13 @@ class PurgeUnit(NamedTuple):
     entries: tuple[Entry, ...]
     resumed: bool = False
     abandons: bool = False  # a run that was never committed
+    singles: tuple[str, ...] = ()  # ids of single links that belong to no run
+
+    @property
+    def names(self) -> list[str]:
+        """What goes: the keys of its objects, and its single links."""
+        keys = [entry.key for entry in self.entries]
+        return [*keys, *map(place_of, self.singles)]
 
 
 class KeptPart(NamedTuple):
@@ -140,14 +146,11 @@ def plan_purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
 
 
 def _objects_by_run(context: IssuerContext) -> dict[str, list[Entry]]:
-    """Return the objects of each run, and its rows that were exported."""
+    """Return the objects of each run."""
     prefix = runs(context.issuer.issuer)
     by_run = defaultdict[str, list[Entry]](list)
     for entry in context.adapters.store.keys(prefix):
         by_run[entry.key.removeprefix(prefix).partition("/")[0]].append(entry)
-    exported = f"{analysis(context.issuer.issuer)}rows/"
-    for entry in context.adapters.store.keys(exported):
-        by_run[entry.key.rpartition("/")[2].rpartition("-")[0]].append(entry)
     return by_run
 
 
@@ -167,7 +170,7 @@ def purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
         if unit.abandons and not _ensure_abandoned(context, unit):
             continue
         if not unit.resumed:
-            _record_purge(context, unit.record)
+            _record_purge(context, unit)
         _forget_deliveries(context, unit)
         if unit.record.part == "ledger" and unit.record.run:
             purge_answers(context.adapters, context.issuer.issuer, unit.record.run)
@@ -195,10 +198,7 @@ def _counted(context: IssuerContext, units: Sequence[PurgeUnit]) -> tuple[PurgeU
     """Return units with the cardholders who leave the book with them, which each record says."""
     adapters = context.adapters
     begun_now = [unit for unit in units if unit.record.part == "ledger" and not unit.resumed]
-    ledgers = [
-        Ledger(unit.record.run, frozenset(entry.key for entry in unit.entries))
-        for unit in begun_now
-    ]
+    ledgers = [Ledger(unit.record.run, frozenset(unit.singles)) for unit in begun_now]
     today = local_day(adapters.now(), context.issuer.time_zone)
     counts = removals(adapters, context.issuer.issuer, today, ledgers)
     in_turn = iter(counts)
@@ -210,11 +210,16 @@ def _counted(context: IssuerContext, units: Sequence[PurgeUnit]) -> tuple[PurgeU
     )
 
 
-def _record_purge(context: IssuerContext, record: Purged) -> None:
+def _record_purge(context: IssuerContext, unit: PurgeUnit) -> None:
+    """Record that a unit is purged; the single links that go with it go in the same act."""
+    record = unit.record
+    run = record.run or None
+
     def work(act: Act) -> None:
         add_purge(act, record)
+        if record.part == "ledger":
+            remove_singles(act, SINGLE_LINK.c.run == run if run else with_ids(unit.singles))
 
-    run = record.run or None
     enter(context.adapters, context.issuer.issuer, f"{record.part} purged", work, run=run)
 
 
@@ -255,47 +260,38 @@ def _links_of_no_run(context: IssuerContext) -> Iterator[PurgeUnit]:
     """
     now = context.adapters.now()
     term = term_of("ledger", context.issuer.retention)
-    for kind, entries in (
-        ("single", _single_links(context, now - term.length)),
-        ("deliveries", _delivered_links(context, now - term.length)),
-        ("acknowledgements", _told_rows(context, now - term.length)),
+    until = now - term.length
+    singles = _single_links(context, until)
+    shared = {"run": "", "part": "ledger", "at": now, "by": redact(context.adapters.actor)}
+    for kind, times, entries in (
+        ("single", list(singles.values()), ()),
+        ("deliveries", None, _delivered_links(context, until)),
+        ("acknowledgements", None, _told_rows(context, until)),
     ):
-        if not entries:
+        moments = [entry.modified for entry in entries] if times is None else times
+        if not moments:
             continue
         record = Purged(
-            run="",
-            part="ledger",
-            at=now,
-            by=redact(context.adapters.actor),
-            since=max(entry.modified for entry in entries),
+            **shared,
+            since=max(moments),
             setting=term.setting,
-            objects={kind: len(entries)},
+            objects={kind: len(moments)},
             bytes=sum(entry.size for entry in entries),
         )
-        yield PurgeUnit(record, tuple(entries))
+        yield PurgeUnit(record, tuple(entries), singles=() if entries else tuple(singles))
 
 
-def _single_links(context: IssuerContext, until: datetime) -> list[Entry]:
-    """Return the requests of no run that were answered, each with its answer, both that old.
+def _single_links(context: IssuerContext, until: datetime) -> dict[str, datetime]:
+    """Return the requests of no run that were answered so long ago, by id, and when.
 
     Not those whose link can still be opened.
     """
-    store = context.adapters.store
     today = local_day(context.adapters.now(), context.issuer.time_zone)
-    entries = store.keys(prompted_prefix(context.issuer.issuer))
-    old = {entry.key: entry for entry in entries if entry.modified <= until}
-    answered: list[Entry] = []
-    for key, entry in old.items():
-        answer = old.get(answer_key(key))
-        if answer is not None and not _is_alive(store, answer.key, today):
-            answered += [entry, answer]
-    return answered
-
-
-def _is_alive(store: Store, answer: str, today: date) -> bool:
-    """Return whether an answer gave a link that can still be opened."""
-    answered = read_document(store, answer, SingleAnswered)
-    return bool(answered and answered.expires_on and answered.expires_on >= today)
+    column = SINGLE_LINK.c
+    is_old = column.answered_at <= until
+    cannot_be_opened = or_(column.expires_on.is_(None), column.expires_on < today)
+    singles = prompted_singles(context.adapters, context.issuer.issuer, is_old, cannot_be_opened)
+    return {single.id: single.answered.at for single in singles if single.answered}
 
 
 def _delivered_links(context: IssuerContext, until: datetime) -> list[Entry]:
@@ -348,7 +344,7 @@ class _Candidate:
     def state(self) -> RunState:
         """What is still open in the run, and since when nothing is."""
         if self.closed is not None:
-            return closed_state(self.closed, self.run.keys, self.entries)
+            return closed_state(self.closed, self.run, self.entries)
         return state_of(self.context, self.run, self.entries)
 
     def verdict(self, part: Part) -> Kept | None:

@@ -5,12 +5,26 @@ order, in one transaction: so of what an erasure removed nothing is brought back
 others is worked out by whoever reads it next.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
 from itertools import chain
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Date, Table, and_, delete, insert, text, update
+import polars as pl
+from sqlalchemy import (
+    Connection,
+    Date,
+    Table,
+    and_,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    text,
+    update,
+)
 
 from flows.book.upkeep import forget_book
 from flows.errors import BalanceError
@@ -30,8 +44,10 @@ from flows.runs.stored_journal import (
     store_segment,
     stored_entries,
 )
+from flows.runs.stored_run import StoredRun
+from flows.runs.stored_runs import StoredRuns
 from flows.steps import Sentence
-from schemas.database import JOURNAL, METADATA, PERSON, Moment
+from schemas.database import JOURNAL, METADATA, PERSON, SINGLE_LINK, Moment
 from schemas.records import GivingUp, LinkKept
 
 
@@ -50,7 +66,8 @@ class Recovered(NamedTuple):
     """What was made again: how many entries, up to which moment; what only people can repeat.
 
     `runs`: those of the store that no entry names. `objects`: how many objects no entry names; they
-    are accepted as they are. `unknown_persons`: whom decisions are about and nobody knows any more.
+    are accepted as they are. `unknown_persons`: whom decisions are about and nobody knows any more;
+    `unknown_links`: single links that are lost, or whose they are.
     """
 
     entries: int
@@ -59,6 +76,7 @@ class Recovered(NamedTuple):
     runs: tuple[str, ...]
     objects: int
     unknown_persons: int
+    unknown_links: int
 
 
 def recover(context: IssuerContext, reason: str) -> Recovered:
@@ -98,6 +116,7 @@ def recover(context: IssuerContext, reason: str) -> Recovered:
         runs=tuple(runs),
         objects=sum(map(bool, later.values())),
         unknown_persons=_unknown_persons(adapters, issuer),
+        unknown_links=_unknown_links(adapters, issuer),
     )
 
 
@@ -120,6 +139,42 @@ def _unknown_persons(adapters: Adapters, issuer: str) -> int:
     changes = chain.from_iterable(entry["changes"] for entry in entries_after(adapters, issuer, 0))
     erased = {change["key"]["person"] for change in changes if change["table"] == PERSON.name}
     return len(named - erased - holders_of(adapters, issuer).keys())
+
+
+def _unknown_links(adapters: Adapters, issuer: str) -> int:
+    """Say whose the single links are that the journal alone knows, by the rows they are for; return
+    of how many it is not known, or the URL is not.
+    """
+    link = SINGLE_LINK.c
+    is_unnamed = and_(link.issuer == issuer, link.cuid.is_(None))
+    with adapters.database.snapshot() as connection:
+        of_rows = select(link.run, link.row).where(is_unnamed, link.run.is_not(None))
+        unnamed = connection.execute(of_rows).all()
+    rows = defaultdict[str, list[int]](list)
+    for run, row in unnamed:
+        rows[run].append(row)
+    runs = StoredRuns(adapters, issuer).with_ledger() if rows else ()
+    cards = list(chain.from_iterable(_cards(run, rows[run.id]) for run in runs))
+
+    def work(connection: Connection) -> int:
+        for card in cards:
+            is_own = and_(is_unnamed, link.run == card["run"], link.row == card["row"])
+            connection.execute(update(SINGLE_LINK).where(is_own).values(**card))
+        has_no_url = and_(link.link.is_not(None), link.url.is_(None))
+        is_unknown = and_(link.issuer == issuer, or_(link.cuid.is_(None), has_no_url))
+        count = select(func.count()).select_from(SINGLE_LINK).where(is_unknown)
+        return connection.scalar(count) or 0
+
+    return adapters.database.act(issuer, work)
+
+
+def _cards(run: StoredRun, rows: Sequence[int]) -> list[dict[str, Any]]:
+    """Return how the cards of rows of a run look, by its ledger."""
+    columns = ["row", "cuid", "last_4", "expiration"]
+    if not rows:
+        return []
+    records = pl.concat(run.ledger(columns, pl.col("row").is_in(rows)))
+    return records.select(*columns, run=pl.lit(run.id)).to_dicts()
 
 
 def _missing(

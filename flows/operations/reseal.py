@@ -29,8 +29,7 @@ from flows.runs.threads import concurrently
 from flows.steps import WHY, Step
 from flows.submissions.chunk_csv import write_chunk
 from flows.submissions.plan import SettingsChangedError
-from flows.submissions.publisher import PartialRunError
-from flows.submissions.seal_records import GROUP
+from flows.submissions.publisher import GROUP, PartialRunError
 from schemas.manifest import ManifestChunk, Plan
 from schemas.records import Reseal
 
@@ -200,12 +199,10 @@ def _refuse_failed(run: StoredRun, messages: Sequence[Sealed]) -> None:
     if not problems:
         return
     reason = ", ".join(f"{count} {code}" for code, count in problems.most_common())
-    failed = problems.total()
     raise PartialRunError(
         run=run.id,
-        count=failed,
+        count=problems.total(),
         reason=reason,
-        published=len(messages) - failed,
         command=Step("mend reseal", run.id, reason=WHY),
     )
 

@@ -20,7 +20,6 @@ from flows.runs.closings import chunk_of
 from flows.runs.context import IssuerContext
 from flows.runs.events import REPEATED_BY, last_answer
 from flows.runs.keys import RunKeys
-from flows.runs.single_links import ANSWER, answer_key
 from flows.runs.store import Entry, read
 from flows.runs.stored_run import StoredRun
 from flows.steps import counted
@@ -34,14 +33,12 @@ LEFT: Literal["left"] = "left"  # by workers
 # by versions that read extracts in parts
 _LEFT_NAME = re.compile(r"exchanged/[0-9a-f]{16}-\d{4}-\w+\.parquet")
 _KEPT_NAME = re.compile(r"events/[^/]+\.json")
-_CHUNK_NAME = re.compile(r"(chunks|sealed/\d+)/(?P<run>[^/]+)-\d{5}\.[a-z0-9.]+")
+_CHUNK = re.compile(r"(chunks|sealed/\d+)/(?P<name>[^/]+)")
 _PART = r"part-(\d{4}-)?\d{5}"  # of the ledger, in a file's or a folder's name
 _CSV_REPORTS = "rejects|suppressed|held|errors|chunks|awaiting|breaks|questions"
 _LEDGER_NAMES = (
     rf"ledger/{_PART}(-erased-\d+)?\.parquet",
-    r"seals/\d{5}-\d{3}\.json",
     r"(selection|book)\.parquet",
-    r"single/\d+-\d+(-answer)?\.json",
     rf"placements/{_PART}\.parquet",
     rf"placements/messages/{_PART}/\d{{9}}-\d{{8}}T\d{{12}}-[0-9a-f]{{8}}\.json",
     rf"report/({_CSV_REPORTS}|links(-\d{{5}})?)\.csv",
@@ -82,11 +79,9 @@ class Term(NamedTuple):
 
 def part_of(keys: RunKeys, key: str) -> Part | Literal["kept", "left"] | None:
     """Return the part of a run that an object belongs to, KEPT, LEFT, or None: it is not ours."""
-    if key.startswith(keys.analysis):
-        return "ledger"
     name = key.removeprefix(keys.base)
-    chunk = _CHUNK_NAME.fullmatch(name)
-    if chunk is not None and chunk["run"] == str(keys.run):
+    chunk = _CHUNK.fullmatch(name)
+    if chunk is not None and keys.chunk_epoch(chunk["name"]):
         return "chunks"
     if _LEDGER_NAME.fullmatch(name):
         return "ledger"
@@ -178,9 +173,9 @@ def state_of(context: IssuerContext, run: StoredRun, entries: Sequence[Entry]) -
     return RunState(max(written, default=run.as_planned().planned_at), claim, end="never")
 
 
-def closed_state(closed: ClosedRun, keys: RunKeys, entries: Sequence[Entry]) -> RunState:
-    """Return the state of a closed run that has these objects; nothing is read."""
-    reasons = _unknown_singles(keys, entries)
+def closed_state(closed: ClosedRun, run: StoredRun, entries: Sequence[Entry]) -> RunState:
+    """Return the state of a closed run that has these objects, none of which is read."""
+    reasons = list(_unknown_singles(run))
     days = [date.fromisoformat(day) for day in closed.expires if day]
     since = closed.since or max(entry.modified for entry in entries)
     return RunState(since, tuple(reasons), max(days, default=None))
@@ -198,7 +193,7 @@ def _committed_state(run: StoredRun, entries: Sequence[Entry]) -> RunState:
         return RunState(since, tuple(reasons))
     closed = {chunk_of(closing.place) for closing in run.closed_breaks}
     reasons = open_reasons(chunks, _awaiting_rows(run), _open_breaks(run, summary), closed)
-    reasons += _stale_report_reasons(run, entries, summary)
+    reasons += _stale_report_reasons(run, summary)
     return RunState(since, tuple(reasons), max(_links_until(run, summary), default=None))
 
 
@@ -231,9 +226,7 @@ def _links_until(run: StoredRun, summary: Mapping[str, Any]) -> Iterator[date]:
                 yield from _links_until(later, later.summary)
 
 
-def _stale_report_reasons(
-    run: StoredRun, entries: Sequence[Entry], summary: Mapping[str, Any]
-) -> Iterator[str]:
+def _stale_report_reasons(run: StoredRun, summary: Mapping[str, Any]) -> Iterator[str]:
     """Yield what the report of a run does not show.
 
     That is: what was recorded since, breaks beyond its list, unanswered single links.
@@ -243,16 +236,10 @@ def _stale_report_reasons(
         yield "results newer than its report"
     if summary["more_breaks"] and not summary["breaks"][-1]["notice"]:  # notices are listed last
         yield "more breaks than the report lists"
-    yield from _unknown_singles(run.keys, entries)
+    yield from _unknown_singles(run)
 
 
-def _unknown_singles(keys: RunKeys, entries: Sequence[Entry]) -> Iterator[str]:
-    unknown = _unanswered_single_links(keys, entries)
+def _unknown_singles(run: StoredRun) -> Iterator[str]:
+    unknown = sum(single.answered is None for single in run.single_link_attempts)
     if unknown:
         yield f"{unknown} single links with unknown outcome"
-
-
-def _unanswered_single_links(keys: RunKeys, entries: Sequence[Entry]) -> int:
-    singles = {entry.key for entry in entries if entry.key.startswith(keys.singles)}
-    requests = [key for key in singles if not key.endswith(ANSWER)]
-    return sum(1 for key in requests if answer_key(key) not in singles)

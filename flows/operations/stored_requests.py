@@ -1,37 +1,103 @@
-"""The requests for a second person that an operator has to know of (`four_eyes.py`)."""
+"""The requests for a second person as the database has them (`four_eyes.py`)."""
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from itertools import chain
+from typing import Any, Final, NamedTuple
 
-from flows.runs.chains import records
+from sqlalchemy import ColumnElement, select
+
+from flows.runs.adapters import Adapters
 from flows.runs.context import IssuerContext
-from flows.runs.keys import approvals
+from flows.runs.identity import canonical, digest
+from flows.runs.journal import plain
 from flows.steps import Step, parsed_line
-from schemas.records import Approval
+from schemas.database import JOURNAL, REQUEST
+from schemas.records import Request
 
-CARRIED_OUT = "carried out"
+WAITING: Final = "waiting"
+CARRIED_OUT: Final = "carried out"  # its command is under way, or was killed
+GIVEN_BACK: Final = "given back"  # its command failed
+ENDED: Final = "ended"
+ENTRIES: Final = {  # of the journal, by the state that a request is in from then on
+    WAITING: "request made",
+    CARRIED_OUT: "request carried out",
+    GIVEN_BACK: "request given back",
+    ENDED: "request ended",
+}
+_STATE = ("number", "entry", "state", "since", "second")
+# what a person who is to be forgotten may be named in: the journal has none of it
+OF_PEOPLE: Final = ("line", "parameters", "would")
 
 
 class StoredRequest(NamedTuple):
-    """A stored request: its number, its first and last record, and its command.
+    """A stored request, the number of its journal entry, its state, and who carried it out."""
 
-    `has_ended`: it was carried out, and its command came to its end.
-    """
-
+    request: Request
     number: str
-    first: Approval
-    last: Approval
-    has_ended: bool
+    entry: int
+    state: str
+    since: datetime
+    second: str | None
 
     @property
     def is_open(self) -> bool:
         """Whether another person can carry it out."""
-        return self.last.what != CARRIED_OUT
+        return self.state in (WAITING, GIVEN_BACK)
 
     @property
     def step(self) -> Step:
         """The command that was requested."""
-        return parsed_line(self.first.line)
+        return parsed_line(self.request.line)
+
+
+def stored_requests(
+    adapters: Adapters, issuer: str, *which: ColumnElement[bool]
+) -> list[StoredRequest]:
+    """Return the requests of which all these hold, the oldest first.
+
+    Those are left out that name somebody who is forgotten, or of which a database that was made
+    again from the journal does not know the command.
+    """
+    columns = [REQUEST.c[name] for name in (*Request.model_fields, *_STATE)]
+    query = select(*columns).where(REQUEST.c.issuer == issuer, REQUEST.c.line.is_not(None), *which)
+    with adapters.database.snapshot() as connection:
+        rows = connection.execute(query.order_by(REQUEST.c.at, REQUEST.c.number)).mappings().all()
+    return [
+        StoredRequest(
+            Request.model_validate({name: row[name] for name in Request.model_fields}),
+            **{name: row[name] for name in _STATE},
+        )
+        for row in rows
+    ]
+
+
+def number_of(values: Mapping[str, Any]) -> str:
+    """Return the number of a request with these values; others are not looked at."""
+    requested = {name: plain(values[name]) for name in Request.model_fields}
+    return digest(canonical(requested))[:12]
+
+
+def state_in_journal(context: IssuerContext, stored: StoredRequest) -> str:
+    """Return the state of a request by the journal, "" where that does not know it."""
+    query = select(JOURNAL.c.changes).where(
+        JOURNAL.c.issuer == context.issuer.issuer,
+        JOURNAL.c.number >= stored.entry,
+        JOURNAL.c.what.in_(ENTRIES.values()),
+    )
+    with context.adapters.database.snapshot() as connection:
+        changes_of_each = connection.execute(query.order_by(JOURNAL.c.number)).scalars().all()
+    state = ""
+    for change in chain.from_iterable(changes_of_each):
+        if (change.get("key") or change["values"]).get("number") == stored.number:
+            state = change["values"]["state"]
+    return state
+
+
+def unexpired_requests(context: IssuerContext) -> list[StoredRequest]:
+    """Return the requests that have not expired."""
+    unexpired = REQUEST.c.until > context.adapters.now()
+    return stored_requests(context.adapters, context.issuer.issuer, unexpired)
 
 
 def open_requests(context: IssuerContext) -> list[StoredRequest]:
@@ -43,20 +109,6 @@ def stopped(requests: Iterable[StoredRequest]) -> list[StoredRequest]:
     """Return those of an issuer's requests whose command is under way or was stopped before its
     end, unless the same was requested again.
     """
-    in_order = sorted(requests, key=lambda request: request.first.at)
-    newest = {request.first.line: request for request in in_order}
-    return [request for request in newest.values() if not request.is_open and not request.has_ended]
-
-
-def unexpired_requests(context: IssuerContext) -> list[StoredRequest]:
-    """Return the requests that have not expired."""
-    adapters = context.adapters
-    prefix = approvals(context.issuer.issuer)
-    requests: list[StoredRequest] = []
-    for folder in adapters.store.keys(prefix, shallow=True):
-        history = list(records(adapters.store, folder.key, Approval))
-        if history and adapters.now() < history[0].until:
-            number = folder.key.removeprefix(prefix).rstrip("/")
-            has_ended = [record.what for record in history[-2:]] == [CARRIED_OUT, CARRIED_OUT]
-            requests.append(StoredRequest(number, history[0], history[-1], has_ended))
-    return requests
+    in_order = sorted(requests, key=lambda request: request.request.at)
+    newest = {request.request.line: request for request in in_order}
+    return [request for request in newest.values() if request.state == CARRIED_OUT]

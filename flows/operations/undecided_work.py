@@ -104,12 +104,12 @@ def _requests(context: IssuerContext) -> Iterator[Work]:
     requests = unexpired_requests(context)
     yield from (_open_request(issuer, request) for request in requests if request.is_open)
     for request in stopped(requests):
-        note = f"{request.last.actor} began to carry it out for {request.first.actor}."
+        note = f"{request.second} began to carry it out for {request.request.actor}."
         yield _request(issuer, request, kinds.STOPPED_REQUESTS)._replace(note=note)
 
 
 def _open_request(issuer: str, request: StoredRequest) -> Work:
-    maker = request.first
+    maker = request.request
     reason = f" ({maker.reason})" if maker.reason else ""
     return _request(issuer, request, kinds.REQUESTS)._replace(
         step=request.step.adding(approve=request.number, actor=YOUR_NAME),
@@ -122,10 +122,10 @@ def _open_request(issuer: str, request: StoredRequest) -> Work:
 
 def _request(issuer: str, request: StoredRequest, kind: str) -> Work:
     return Work(
-        due=request.first.until,
+        due=request.request.until,
         kind=kind,
         issuer=issuer,
-        since=request.last.at,
+        since=request.since,
         fields=(("name", request.number),),
         step=request.step,
     )

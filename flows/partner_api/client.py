@@ -14,18 +14,21 @@ from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 from flows.errors import CardlinkError
-from flows.partner_api.fields import no_job_in, no_link_in
 from flows.partner_api.pages import Pages
-from flows.partner_api.response_body import USUAL, Limits
 from flows.partner_api.responses import (
     LOST_PAGE,
+    UNCHANGED,
+    USUAL,
+    Limits,
     document_of,
     fits_header,
     job_of,
     link_of,
     messages_in,
     refusal_of,
+    tag_of,
     text_in,
+    unless_changed,
 )
 from flows.partner_api.service import (
     AnswerLostError,
@@ -34,16 +37,8 @@ from flows.partner_api.service import (
     StrangeAnswerError,
 )
 from flows.partner_api.sessions import Credentials, auth_of, it_has
-from flows.partner_api.translation import elements
-from flows.partner_api.transport import (
-    RateLimiter,
-    Request,
-    Response,
-    RetryPolicy,
-    Sender,
-    connect,
-)
-from flows.partner_api.validators import UNCHANGED, tag_of, unless_changed
+from flows.partner_api.translation import elements, no_job_in, no_link_in
+from flows.partner_api.transport import RateLimiter, Request, Response, RetryPolicy, Sender, connect
 from flows.runs.retry import Retry
 from schemas.partner_api.card_link import HYDRATE_CARDHOLDER, CardLink, CardLinkRequest, Refusal
 from schemas.partner_api.jobs import CredentialRequest, JobMessage, JobRecord, Messages
@@ -51,6 +46,7 @@ from schemas.partner_api.profile import ID, Profile
 from schemas.partner_api.service import ServiceSettings
 
 ACCEPTED: Final = 202
+CREATED_WITHIN: Final = 30.0  # seconds that a link may take whose creation was only accepted
 _BETWEEN_LOOKS: Final = 1.0  # seconds, while a link is being created
 _LOST_LINK: Final = "A link may exist: ask the partner before requesting another one for this card."
 _LOST_MESSAGES: Final = "Messages may have been read and lost; the job's record shows its state."
@@ -87,14 +83,14 @@ class ServiceClient:
             return refusal_of(response.body)
         if response.status == ACCEPTED:
             return self._created_later(response)
-        return self._link(response, f"POST {settings.link_path}")
+        return self._link(response, f"POST {settings.path('create_link')}")
 
     def _created_later(self, response: Response) -> CardLink:
         """Return a link whose creation was only accepted, once its record has its URL."""
         settings = self._settings
-        place = f"POST {settings.link_path}"
+        place = f"POST {settings.path('create_link')}"
         link = link_of(response.body, settings)
-        until = self._clock.clock() + settings.created_within_seconds
+        until = self._clock.clock() + CREATED_WITHIN
         while link is None or not (link.url or link.cardholder_long_token):
             link_id = (link.id if link else None) or _last_segment(response.headers)
             if link_id is None or self._clock.clock() >= until:
@@ -132,7 +128,7 @@ class ServiceClient:
         if hydrate:
             header[settings.hydration_header] = settings.link_hydration(*hydrate)
         place = settings.link_place()
-        path = _path(settings.paths.link, link_id, place)
+        path = _path(settings.path("link"), link_id, place)
         return self._sender.send(Request("GET", path, place, headers=header))
 
     def job(self, job_id: str) -> JobRecord:
@@ -156,7 +152,7 @@ class ServiceClient:
     def _job(self, response: Response, job_id: str) -> JobRecord:
         record = job_of(response.body, self._settings)
         if record is None:
-            place = f"GET {_path(self._settings.paths.job, job_id)}"
+            place = f"GET {_path(self._settings.path('job'), job_id)}"
             problem = no_job_in(document_of(response.body))
             raise StrangeAnswerError(place=place, problem=problem)
         return record
@@ -166,7 +162,7 @@ class ServiceClient:
         return document_of(self._job_response(job_id).body)
 
     def _job_response(self, job_id: str, tag: str | None = None) -> Response:
-        path = _path(self._settings.paths.job, job_id)
+        path = _path(self._settings.path("job"), job_id)
         header = unless_changed(tag)
         header[self._settings.hydration_header] = self._settings.job_hydration
         return self._sender.send(Request("GET", path, f"GET {path}", headers=header))
@@ -186,7 +182,7 @@ class ServiceClient:
 
         After AnswerLostError some may be lost.
         """
-        return messages_in(self._consume(_path(self._settings.paths.job_messages, job_id)))
+        return messages_in(self._consume(_path(self._settings.path("job_messages"), job_id)))
 
     def cardholder_messages(self, cardholder_id: str) -> bytes:
         """Read the messages of a cardholder's jobs, as one JSON list in the interface's words.
@@ -194,7 +190,7 @@ class ServiceClient:
         Store them: each can be read only once. Where a later page was lost, LOST_PAGE is among
         them.
         """
-        path = _path(self._settings.paths.cardholder_messages, cardholder_id)
+        path = _path(self._settings.path("cardholder_messages"), cardholder_id)
         elements = list[Any]()
         try:
             for page in self._pages(_consuming(path)):
@@ -207,7 +203,7 @@ class ServiceClient:
 
     def credential_requests(self, job_id: str) -> tuple[CredentialRequest, ...]:
         """Return a job's pending requests; they stay until answered."""
-        path = _path(self._settings.paths.credential_requests, job_id)
+        path = _path(self._settings.path("credential_requests"), job_id)
         pages = self._pages(Request("GET", path, f"GET {path}"))
         return messages_in(chain.from_iterable(pages)).requests
 
@@ -225,7 +221,7 @@ class ServiceClient:
 
     def post_answer(self, job_id: str, envelope_id: str, answers: Mapping[str, str]) -> None:
         """Answer a credential request by the endpoint that is not recommended (4)."""
-        path = _path(self._settings.paths.credential_responses, job_id)
+        path = _path(self._settings.path("credential_responses"), job_id)
         number: int | str = int(job_id) if job_id.isdigit() else job_id
         body = {"job_id": number, "envelope_id": envelope_id, "account_link": dict(answers)}
         place = f"POST {path}"
@@ -235,7 +231,7 @@ class ServiceClient:
 
     def register(self, job_id: str) -> str:
         """Register a broadcast channel of a job and return its access key."""
-        path = _path(self._settings.paths.registrations, job_id)
+        path = _path(self._settings.path("registrations"), job_id)
         request = Request(
             "GET",
             path,
@@ -244,9 +240,9 @@ class ServiceClient:
             lost="Register again; the lost channel stays unread.",
         )
         body = self._sender.send(request).body
-        key = text_in(body, self._settings.access_key_fields)
+        key = text_in(body, self._settings.places("channel.access_key"))
         if key is None or not fits_header(key):
-            problem = "no access key; name its field in [service] access_key_fields"
+            problem = "no access key; name its field in [service.names] channel.access_key"
             raise StrangeAnswerError(place=f"GET {path}", problem=problem + it_has(body))
         return key
 
@@ -255,7 +251,7 @@ class ServiceClient:
 
         Credential requests are not among them.
         """
-        path = _path(self._settings.paths.broadcasts, job_id)
+        path = _path(self._settings.path("broadcasts"), job_id)
         header = {self._settings.access_key_header: access_key}
         return messages_in(self._consume(path, header)).statuses
 
@@ -264,7 +260,7 @@ class ServiceClient:
 
     def _pages(self, request: Request) -> Iterator[list[Any]]:
         """Yield the elements of each page of a list, in the interface's words."""
-        pages = Pages(self._settings.paginator, self._settings.base_url, request.path)
+        pages = Pages(self._settings, self._settings.base_url, request.path)
         url: str | None = pages.first()
         while url is not None:
             response = self._sender.send(request._replace(path=url))
@@ -284,7 +280,7 @@ class ServiceClient:
     def _update(
         self, job_id: str, account_link: Mapping[str, str], headers: Mapping[str, str]
     ) -> JobRecord | None:
-        path = _path(self._settings.paths.job, job_id)
+        path = _path(self._settings.path("job"), job_id)
         place = f"PUT {path}"
         body = {"account": {"account_link": dict(account_link)}}
         request = Request("PUT", path, place, RetryPolicy.WRITE, headers, body, _LOST_ANSWER)
@@ -306,30 +302,21 @@ def link_creation(
     settings: ServiceSettings, credentials: Credentials, request: CardLinkRequest
 ) -> Request:
     """Return the request for one link (2.8), with the keys where the settings say."""
-    body: dict[str, Any] = {
-        settings.service_property: {
-            "service_server": settings.base_url,
-            **credentials.as_json(),
-        },
-        **request.body(),
-    }
+    service = {"service_server": settings.base_url, **credentials.as_json()}
+    body: dict[str, Any] = {settings.name("request.service"): service, **request.body()}
     headers = dict[str, str]()
-    if settings.fi_key_location == "body":
-        body[settings.fi_key_property] = settings.fi_key
+    keys = {"request.fi_key": settings.fi_key, "request.safe_key": settings.safe_key}
+    if settings.keys_in == "body":
+        body |= {settings.name(name): key for name, key in keys.items()}
     else:
-        headers[settings.fi_key_property] = settings.fi_key
-    if settings.safe_key_location == "body":
-        body[settings.safe_key_property] = settings.safe_key
-    elif settings.safe_key:
-        headers[settings.safe_key_property] = settings.safe_key
+        headers |= {settings.name(name): key for name, key in keys.items() if key}
     policy = RetryPolicy.WRITE
     if settings.idempotency_header:
         headers[settings.idempotency_header] = secrets.token_hex(16)
         policy = RetryPolicy.REPEAT
-    place = f"POST {settings.link_path}"
-    return Request(
-        "POST", settings.link_path, place, policy, headers, body, lost=_LOST_LINK, refusable=True
-    )
+    place = f"POST {settings.path('create_link')}"
+    path = settings.path("create_link")
+    return Request("POST", path, place, policy, headers, body, lost=_LOST_LINK, refusable=True)
 
 
 def _consuming(path: str, headers: Mapping[str, str] | None = None) -> Request:

@@ -24,7 +24,7 @@ from flows.wiring import wire
 
 if TYPE_CHECKING:
     import schemas.issuer
-    from flows.partner_api.job_progress import Clock, Followed
+    from flows.partner_api.jobs import Clock, Followed
 
 POSTED: Final = (
     "Answers are posted to the messaging endpoint, which the partner does not recommend; without "
@@ -88,7 +88,7 @@ def job_follow(
         cardlink job follow first-bank 0f8b3c2e
     """
     from flows.partner_api.connection import service_client
-    from flows.partner_api.follow_job import follow
+    from flows.partner_api.jobs import follow
     from flows.partner_api.terminal import Watcher
     from schemas.partner_api.profile import INTERFACE
 
@@ -129,8 +129,8 @@ def job_watch(
         cardlink job watch first-bank 0f8b3c2e
     """
     from flows.partner_api.connection import service_client
+    from flows.partner_api.jobs import watch
     from flows.partner_api.terminal import Watcher
-    from flows.partner_api.watch_job import watch
 
     settings = load_issuer(context.folder, issuer)
     with service_client(settings) as client:
@@ -145,7 +145,7 @@ def job_watch(
 
 def _clock(settings: schemas.issuer.Issuer) -> Clock:
     """Return the clock of somebody who looks at a job."""
-    from flows.partner_api.job_progress import EVERY_SECONDS, Clock
+    from flows.partner_api.jobs import EVERY_SECONDS, Clock
 
     service = settings.service
     every = service.follow_every_seconds if service else EVERY_SECONDS
@@ -181,10 +181,14 @@ def placements(
         cardlink placements first-bank
     """
     from flows.partner_api.connection import service_client
-    from flows.partner_api.coverage import has_no_response, problem_of
+    from flows.partner_api.coverage import (
+        doubt_line,
+        funnel_tables,
+        has_no_response,
+        problem_of,
+        queries,
+    )
     from flows.partner_api.follow_links import follow_links
-    from flows.partner_api.funnel_tables import funnel_tables, queries
-    from flows.partner_api.unknown_words import doubt_line
     from flows.runs.keys import keys_of, transactions
     from flows.runs.keys import placements as placements_folder
 

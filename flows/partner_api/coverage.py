@@ -1,16 +1,42 @@
-"""What checks of links asked the service, what it answered, and the error where it did not."""
+"""What checks of links asked the service, what it answered, and the funnel, as they are shown; the
+error where nothing was answered, and words that nobody knows.
+"""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, Final
 
+import polars as pl
+
+from flows.commands.result import Part, Table
 from flows.errors import CardlinkError, OperatorError, TryAgainError
+from flows.partner_api.funnel import REACHED
 from flows.partner_api.link_check import LinkCheck
 from flows.partner_api.link_queries import ANSWERED, MESSAGES, Question
-from flows.reports.funnel_words import in_words
+from flows.reports.funnel_words import (
+    coverage_in_words,
+    in_words,
+    number_in_words,
+    share_in_words,
+    sources_in_words,
+    stage_lines,
+)
+from flows.runs.placements import read_placements
+from flows.runs.stored_run import StoredRun
+from flows.steps import counted
+from schemas.partner_api.jobs import PENDING
+from schemas.partner_api.link_placements import (
+    AUTHENTICATED,
+    AUTHENTICATING,
+    ENDS,
+    ENDS_WITH_DAY,
+    PLACED,
+)
+from schemas.partner_api.service import ServiceSettings
 from schemas.partner_api.unknowns import (
     NEVER_ASKED,
     REFUSED,
@@ -160,3 +186,111 @@ def has_no_response(facts: Mapping[str, Any]) -> bool:
     """Return whether the service did not respond to some question, so that asking again helps."""
     causes = chain.from_iterable(source["unanswered"] for source in facts["coverage"])
     return any(base_of(cause["cause"]) == UNAVAILABLE for cause in causes)
+
+
+def queries(service: ServiceSettings | None, facts: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what was queried and read, and what the service answered."""
+    checks = facts["looked"]
+    queried = sum(check["asked"] for check in checks)
+    messages = sum(check["messages"] for check in checks)
+    runs = len(facts["runs"])
+    links = f"{counted(queried, 'link')} queried, {counted(messages, 'message')}"
+    yield f"{facts['issuer']}: {counted(runs, 'run')}, {links}"
+    if service is None:
+        yield "the TOML has no [service]: only transaction reports count"
+    elif not service.follow_cardholders:
+        yield "[service] follow_cardholders is off: jobs are not queried"
+    yield from map(line_of, facts["coverage"])
+    waiting = sum(check["waiting"] for check in checks)
+    if waiting and service and not facts["stopped"]:
+        yield _waiting(waiting, queried, service)
+    reports = facts["transactions"]
+    if reports["files"]:
+        files = counted(reports["files"], "transaction report")
+        yield f"{files}, {counted(reports['rows'], 'row')}"
+
+
+def _waiting(waiting: int, queried: int, service: ServiceSettings) -> str:
+    """Say how many links a check has left to the next ones, and about how many these are."""
+    more = math.ceil(waiting / max(1, queried))
+    checks = "the next check" if more == 1 else f"about {more:,} more checks"
+    limits = (
+        f"{service.look_minutes:g} minutes at {service.requests_per_second:g} requests a second"
+    )
+    settings = "[service] look_minutes, requests_per_second"
+    links = counted(waiting, "link that is due waits", "links that are due wait")
+    return f"{links} for {checks} of {limits} ({settings})"
+
+
+def funnel_tables(name: str, funnel: Mapping[str, Any]) -> list[Part]:
+    """Return the funnel as tables: stages, failures by kind, by merchant site, by age of link."""
+    title = f"{name}: from link to placed card"
+    heading = ("cardholders who reached", "count", "share of what is known", "known by")
+    shown: list[Part] = [Table(heading, _stages(funnel), f"{name}-funnel", title)]
+    for part, column, lines in (
+        ("merchant site", "site", funnel["sites"]),
+        ("age of link", "age", funnel["ages"]),
+    ):
+        linked = [line for line in lines if line["linked"]]
+        rows = [
+            [line[column], *(number_in_words(line, stage) for stage in REACHED)] for line in linked
+        ]
+        if rows:
+            shown += ["", Table((part, *REACHED), rows)]
+    coverage = coverage_in_words(funnel)
+    return [*shown, "", coverage] if coverage else shown
+
+
+def _stages(funnel: Mapping[str, Any]) -> list[list[Any]]:
+    """Return the rows of the funnel itself; what is not known has no number."""
+    rows = []
+    for line in stage_lines(funnel):
+        number = line["cardholders"]
+        count = "" if number is None else number
+        rows.append([line["stage"], count, share_in_words(line), sources_in_words(line)])
+    return rows
+
+
+STATUS: Final = "status"
+END: Final = "termination_type"
+_STATUSES: Final = AUTHENTICATED | AUTHENTICATING | ENDS | ENDS_WITH_DAY
+_ENDS: Final = PLACED | ENDS
+
+
+def unknown_words(runs: Sequence[StoredRun]) -> list[dict[str, Any]]:
+    """Return the statuses of running jobs, and the ends of others, that the interface lacks.
+
+    Each with its setting in `[service.words]` (`word_of`), its name, and how many jobs have it.
+    """
+    jobs = pl.concat([pl.DataFrame(schema=_JOBS), *_jobs(runs)]).unique("job_id")
+    runs_on = pl.col(END).is_null()
+    is_known = pl.col(STATUS).is_in(_STATUSES) | pl.col(STATUS).str.starts_with(PENDING)
+    statuses = jobs.filter(runs_on & ~is_known)
+    ends = jobs.filter(~runs_on & ~pl.col(END).is_in(_ENDS))
+    return [*_counted(statuses, STATUS), *_counted(ends, END)]
+
+
+_JOBS: Final = pl.Schema({"job_id": pl.String(), STATUS: pl.String(), END: pl.String()})
+
+
+def _jobs(runs: Iterable[StoredRun]) -> Iterator[pl.DataFrame]:
+    for run in runs:
+        for part in run.committed().ledger:
+            jobs = read_placements(run, part, ["jobs"])["jobs"].explode().drop_nulls()
+            if jobs.len():
+                yield jobs.struct.unnest().select(*_JOBS)
+
+
+def _counted(jobs: pl.DataFrame, column: str) -> Iterator[dict[str, Any]]:
+    counts = jobs.group_by(column).len().sort("len", column, descending=[True, False])
+    for word, number in counts.iter_rows():
+        yield {"word_of": column, "word": word, "jobs": number}
+
+
+def doubt_line(doubt: Mapping[str, Any]) -> str:
+    """Return a doubt as a sentence."""
+    words = {STATUS: "with a status", END: "that ended in a way"}
+    return (
+        f"doubt: {doubt['jobs']:,} jobs {words[doubt['word_of']]} nobody knows, {doubt['word']}: "
+        f"say in [service.words] {doubt['word_of']} what it means"
+    )

@@ -19,13 +19,11 @@ from flows.steps import FILE, ISSUER, ROW, RUN, Option, Sentence, Step, counted
 
 with on_first_use():
     from flows.partner_api import (
-        card_references,
         connection,
         link_plan,
-        many_links,
-        row_names,
-        single_links,
-        single_request,
+        link_requests,
+        linking,
+        run_links,
         terminal,
     )
     from flows.runs import stored_run
@@ -33,7 +31,7 @@ with on_first_use():
     from schemas import records
 
 if TYPE_CHECKING:
-    from flows.partner_api.single_request import Terms
+    from flows.partner_api.link_requests import Terms
     from flows.runs.context import IssuerContext
     from flows.runs.single_links import SingleLink
 
@@ -110,10 +108,10 @@ def link(
     if sum(ways) != 1:
         raise OneWayError
     issuer_context = context.context_of_target(target, dry_run=dry_run)
-    until = single_request.end_of_links(issuer_context, expires)
-    issuer_context = single_request.judged_until(issuer_context, until)
+    until = link_requests.end_of_links(issuer_context, expires)
+    issuer_context = link_requests.judged_until(issuer_context, until)
     references = _references(issuer_context, prompt=prompt) if by_reference else None
-    terms = single_request.Terms(override, until, references)
+    terms = link_requests.Terms(override, until, references)
     if prompt and dry_run:
         line = "dry run: the fields are typed in when the link is requested; nothing was requested"
         return Result({"issuer": issuer_context.issuer.issuer, "dry_run": True}, [line])
@@ -121,17 +119,17 @@ def link(
         names = _row_names(context, issuer_context, target, row, rows)
         plan = link_plan.plan_links(issuer_context, names, retry_refused=retry_refused)
         if dry_run:
-            links = many_links.rehearse_links(issuer_context, plan, terms=terms)
+            links = linking.rehearse_links(issuer_context, plan, terms=terms)
             return _rehearsed(issuer_context.issuer.issuer, target, links, terms)
         return _requested(context, issuer_context, target, plan, terms)
     return _single(context, issuer_context, target, row, terms)
 
 
-def _references(context: IssuerContext, *, prompt: bool) -> card_references.CardReferences:
+def _references(context: IssuerContext, *, prompt: bool) -> run_links.CardReferences:
     """Return what finds the cards that references name; CardReferenceError for typed ones."""
     if prompt:
-        raise card_references.CardReferenceError(reason="what is typed in is no card of a link")
-    return card_references.CardReferences(single_request.service_of(context))
+        raise run_links.CardReferenceError(reason="what is typed in is no card of a link")
+    return run_links.CardReferences(link_requests.service_of(context))
 
 
 def _row_names(
@@ -142,11 +140,11 @@ def _row_names(
         return [link_plan.RowName(target, row)]
     if file:
         content = read_file(Path(file), Option("--rows", of="link"))
-        return row_names.rows_of_file(issuer_context, file, content)
+        return link_plan.rows_of_file(issuer_context, file, content)
     if context.issuer_of(target):
-        return row_names.refused_rows_of_all_runs(issuer_context)
+        return link_plan.refused_rows_of_all_runs(issuer_context)
     run = stored_run.StoredRun.by_id(issuer_context.adapters, target)
-    return row_names.refused_rows(run)
+    return link_plan.refused_rows(run)
 
 
 def _requested(
@@ -166,7 +164,7 @@ def _requested(
         def on_row(done: int, rows: int) -> None:
             show(build.Progress(done, 0, done / rows))
 
-        links = many_links.request_links(
+        links = linking.request_links(
             issuer_context, client, plan, terms=terms.reading(client), on_row=on_row
         )
     shown = [*_balance_lines(target, links, terms), *_others(links)]
@@ -180,14 +178,14 @@ def _requested(
     return Result(facts, shown, step, code)
 
 
-def _rehearsed(issuer: str, target: str, links: many_links.ManyLinks, terms: Terms) -> Result:
+def _rehearsed(issuer: str, target: str, links: linking.ManyLinks, terms: Terms) -> Result:
     """Show for which rows a link would be requested."""
     title = f"dry run, nothing was requested: {target}"
     shown = [*_balance_lines(title, links, terms), *_others(links)]
     return Result(_facts(issuer, links, is_rehearsal=True), shown)
 
 
-def _balance_lines(title: str, links: many_links.ManyLinks, terms: Terms) -> Iterator[str]:
+def _balance_lines(title: str, links: linking.ManyLinks, terms: Terms) -> Iterator[str]:
     """Yield the balance: every row is in one of its terms."""
     counts = dict(links.balance)
     rows = counts.pop("rows")
@@ -198,17 +196,17 @@ def _balance_lines(title: str, links: many_links.ManyLinks, terms: Terms) -> Ite
         yield f"each is requested until {terms.until}"
     if before:
         yield f"{before:,} of them were linked before this command"
-    others = sum(outcome.why == many_links.OTHER_DAY for outcome in links.outcomes.values())
+    others = sum(outcome.why == linking.OTHER_DAY for outcome in links.outcomes.values())
     if others:
         yield f"{others:,} of them expire on another day than was requested, by the partner's word"
 
 
-def _others(links: many_links.ManyLinks) -> Iterator[Part]:
+def _others(links: linking.ManyLinks) -> Iterator[Part]:
     """Yield the rows without a link, by what became of them."""
     others = [
         (name.run, name.row, outcome.outcome, outcome.why)
         for name, outcome in links.outcomes.items()
-        if outcome.outcome != records.LINKED and outcome.why != many_links.NOT_REACHED
+        if outcome.outcome != records.LINKED and outcome.why != linking.NOT_REACHED
     ]
     if others:
         yield ""
@@ -219,7 +217,7 @@ def _others(links: many_links.ManyLinks) -> Iterator[Part]:
         yield "lost: a link may exist; ask the partner, then request it by its row with --override"
 
 
-def _facts(issuer: str, links: many_links.ManyLinks, *, is_rehearsal: bool) -> dict[str, Any]:
+def _facts(issuer: str, links: linking.ManyLinks, *, is_rehearsal: bool) -> dict[str, Any]:
     each = [{**name._asdict(), **outcome._asdict()} for name, outcome in links.outcomes.items()]
     return {"issuer": issuer, "dry_run": is_rehearsal, "balance": links.balance, "each": each}
 
@@ -231,10 +229,10 @@ def _single(
     with connection.service_client(issuer_context.issuer) as client:
         if row is None:
             fields = terminal.typed_fields(context.terminal)
-            single = single_links.link_typed(issuer_context, client, fields, terms=terms)
+            single = linking.link_typed(issuer_context, client, fields, terms=terms)
         else:
             supply = partial(terminal.supplied, context.terminal)
-            single = single_links.link_row(
+            single = linking.link_row(
                 issuer_context, client, target, row, terms=terms.reading(client), supply=supply
             )
     return _linked(single)
@@ -243,7 +241,7 @@ def _single(
 def _linked(single: SingleLink) -> Result:
     answer = single.answered
     cuid = single.asked.cuid
-    facts: dict[str, Any] = {"attempt": single.key}
+    facts: dict[str, Any] = {"attempt": single.id}
     reasons = "unknown"
     if answer is not None:
         facts |= answer.model_dump(mode="json")
@@ -251,7 +249,7 @@ def _linked(single: SingleLink) -> Result:
         if answer.message:
             reasons += f": {answer.message}"
     facts["cuid"] = cuid
-    recorded = f"recorded: {single.key}"
+    recorded = f"recorded: {single.id}"
     if answer is None or answer.outcome != records.LINKED:
         lines = [f"{cuid}: no link ({reasons})", recorded]
         return Result(facts, lines, exit_code=NO_LINK_OR_CARD)

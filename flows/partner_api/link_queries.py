@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 from typing import NamedTuple, TypeVar
 
 from flows.errors import CardlinkError, TryAgainError
-from flows.partner_api.job_records import Job, Placement, job, kept
-from flows.partner_api.link_ids import LinkIds
+from flows.partner_api.job_records import Job, Placement, job, kept, with_messages
+from flows.partner_api.run_links import LinkIds
 from flows.partner_api.service import (
     AnswerLostError,
     NoSuchRecordError,
@@ -22,7 +22,6 @@ from flows.partner_api.service import (
     StrangeAnswerError,
     UnauthorisedError,
 )
-from flows.partner_api.stored_messages import with_messages
 from flows.runs.identity import canonical, digest
 from flows.runs.store import Store
 from schemas.partner_api.card_link import CardLink

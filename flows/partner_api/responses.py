@@ -1,17 +1,22 @@
-"""Read the service's JSON, whose shape is documented only in part (interface.md 4).
+"""Read what the service answers: its body within limits of bytes and seconds, and its JSON, whose
+shape is documented only in part (interface.md 4).
 
-Nothing is raised. An envelope may be a list, an object that contains one, or a single message; a
-request may have `account_link` beside its envelope id or inside its message.
+Of JSON nothing is raised. An envelope may be a list, an object that contains one, or a single
+message; a request may have `account_link` beside its envelope id or inside its message.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from typing import Any, Final
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+import httpx
 
 from flows.harmless import with_cuid
 from flows.partner_api.translation import job_in_our_words, link_in_our_words, value_at
+from flows.redaction import redact
 from flows.results.error_text import parse_error
 from schemas.partner_api.card_link import CardLink, Refusal
 from schemas.partner_api.jobs import CredentialRequest, JobMessage, JobRecord, Messages, identifier
@@ -50,7 +55,7 @@ def job_of(body: bytes, profile: Profile = INTERFACE) -> JobRecord | None:
 
 def link_of(body: bytes, profile: Profile = INTERFACE) -> CardLink | None:
     """Return the link's record in a body (2.9), None if it has none."""
-    link = CardLink.model_validate(link_in_our_words(document_of(body), profile.link))
+    link = CardLink.model_validate(link_in_our_words(document_of(body), profile))
     return link if link.id or link.url or link.cardholder_long_token else None
 
 
@@ -107,3 +112,95 @@ def _status(element: object) -> JobMessage | None:
     if "message" not in element:
         element = {**element, "message": element}
     return JobMessage.model_validate(element)
+
+
+# The body of a response
+# --------------------------------------------------------------------------------------------------
+
+_MB = 1 << 20
+_UNPACKED_AS_IT_IS = ("", "identity")
+_DEFLATED = ("gzip", "x-gzip", "deflate")
+ENCODINGS = "gzip, deflate"  # that we can unpack
+_ANY_HEADER = 47  # wbits of zlib: of gzip, or its own
+
+
+class Limits(NamedTuple):
+    """How much of a response is read: a record has some kilobytes."""
+
+    received: int = 8 * _MB
+    unpacked: int = 32 * _MB
+    seconds: float = 120
+
+
+USUAL = Limits()
+
+
+class UnreadableBodyError(Exception):
+    """A body that was not read whole; its only argument says why."""
+
+
+class SlowBodyError(UnreadableBodyError):
+    """A body that took too long."""
+
+
+def body_of(response: httpx.Response, limits: Limits, clock: Callable[[], float]) -> bytes:
+    """Return the body of a response that is being received; `clock` gives monotonic seconds.
+
+    Raises UnreadableBodyError beyond a limit, and what httpx raises.
+    """
+    until = clock() + limits.seconds
+    received = bytearray()
+    for piece in response.iter_raw():
+        received += piece
+        if len(received) > limits.received:
+            raise UnreadableBodyError(f"more than {limits.received // _MB} MB")
+        if clock() > until:
+            raise SlowBodyError(f"not whole after {limits.seconds:.0f} seconds")
+    encoding = response.headers.get("Content-Encoding", "").strip().lower()
+    if encoding in _UNPACKED_AS_IT_IS:
+        return bytes(received)
+    if encoding not in _DEFLATED:
+        raise UnreadableBodyError("compressed in a way that was not asked for")
+    return _unpacked(bytes(received), limits.unpacked)
+
+
+def _unpacked(received: bytes, most: int) -> bytes:
+    stream = zlib.decompressobj(_ANY_HEADER)
+    try:
+        body = stream.decompress(received, most + 1)
+    except zlib.error:
+        raise UnreadableBodyError("compressed, and damaged") from None
+    if len(body) > most:
+        raise UnreadableBodyError(f"more than {most // _MB} MB when unpacked")
+    if received and not stream.eof:
+        raise UnreadableBodyError("compressed, and cut off")
+    return body
+
+
+# Conditional requests (RFC 9110 8.8, 13.1): a record is sent again only where it has changed
+# --------------------------------------------------------------------------------------------------
+
+UNCHANGED: Final = 304
+_LONGEST: Final = 200  # characters of a tag that is kept
+_ENTITY_TAGS: Final = ('"', 'W/"')
+
+
+def tag_of(headers: Mapping[str, str]) -> str | None:
+    """Return by what a service knows this version of a record: ETag, else Last-Modified.
+
+    None where it says neither, or what could be a card number.
+    """
+    for name in ("ETag", "Last-Modified"):
+        tag = headers.get(name, "").strip()
+        if tag and len(tag) <= _LONGEST and tag.isascii() and redact(tag) == tag:
+            return tag
+    return None
+
+
+def unless_changed(tag: str | None) -> dict[str, str]:
+    """Return the header of a request for a record that had this tag."""
+    if tag is None:
+        return {}
+    if tag.startswith(_ENTITY_TAGS):
+        return {"If-None-Match": tag}
+    return {"If-Modified-Since": tag}

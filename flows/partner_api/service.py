@@ -9,7 +9,7 @@ from flows.errors import OperatorError, TryAgainError
 
 if TYPE_CHECKING:
     from schemas.partner_api.card_link import CardLink, CardLinkRequest, Refusal
-    from schemas.partner_api.jobs import CredentialRequest, JobRecord, Messages
+    from schemas.partner_api.jobs import CredentialRequest, JobMessage, JobRecord, Messages
 
 
 class Placing(Protocol):
@@ -65,6 +65,22 @@ class Jobs(Protocol):
 
     def answer(self, job_id: str, envelope_id: str, answers: Mapping[str, str]) -> object:
         """Answer a request; AnswerLostError if it is unknown whether the answer arrived."""
+        ...
+
+
+class Broadcasting(Protocol):
+    """Jobs whose status messages are broadcast."""
+
+    def job(self, job_id: str) -> JobRecord:
+        """Return the job's record, which can be read any number of times."""
+        ...
+
+    def register(self, job_id: str) -> str:
+        """Register a channel of a job and return its access key."""
+        ...
+
+    def broadcasts(self, job_id: str, access_key: str) -> Sequence[JobMessage]:
+        """Read the status messages of a channel, each only once."""
         ...
 
 

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from flows.commands.context import Terminal
 from flows.errors import TryAgainError
-from flows.partner_api.job_progress import WARN_SECONDS
+from flows.partner_api.jobs import WARN_SECONDS
 from flows.redaction import hide
 from schemas.partner_api.jobs import UPDATING, CredentialRequest, RunStatus
 from schemas.portal import (

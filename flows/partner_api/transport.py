@@ -17,15 +17,16 @@ from urllib.parse import urlsplit
 import httpx
 
 from flows.errors import OperatorError
-from flows.partner_api.response_body import (
+from flows.partner_api.responses import (
     ENCODINGS,
+    UNCHANGED,
     USUAL,
     Limits,
     SlowBodyError,
     UnreadableBodyError,
     body_of,
+    refusal_of,
 )
-from flows.partner_api.responses import refusal_of
 from flows.partner_api.service import (
     AnswerLostError,
     NoSuchRecordError,
@@ -36,10 +37,10 @@ from flows.partner_api.service import (
     UnauthorisedError,
 )
 from flows.partner_api.sessions import LOGIN
-from flows.partner_api.validators import UNCHANGED
 from flows.runs.retry import Retry
 from schemas.partner_api.service import LOOPBACK, ServiceSettings
 
+CONNECT_SECONDS: Final = 5.0
 LONGEST_HOLD = 60.0  # seconds; the longest wait the service can impose at a time
 
 LIMITED: Final = 429
@@ -282,7 +283,7 @@ def _refused_login(request: Request, response: httpx.Response) -> OperatorError:
     """Return why there is no session: a login at another place, or credentials or their names."""
     status = response.status_code
     if status in _NO_LOGIN:
-        problem = f"{request.place} is no login (HTTP {status}); [service] login_path names it"
+        problem = f"{request.place} is no login (HTTP {status}); [service.paths] login names it"
         return StrangeAnswerError(place=LOGIN, problem=problem)
     return _unauthorised(request, response)
 
@@ -332,7 +333,7 @@ def connect(
     """
     for name in ("httpx", "httpcore"):
         logging.getLogger(name).setLevel(logging.WARNING)  # they log addresses and headers
-    timeout = httpx.Timeout(settings.read_timeout_seconds, connect=settings.connect_timeout_seconds)
+    timeout = httpx.Timeout(settings.read_timeout_seconds, connect=CONNECT_SECONDS)
     # there is no proxy before loopback
     trust_env = urlsplit(settings.base_url).hostname not in LOOPBACK
     return httpx.Client(

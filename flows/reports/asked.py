@@ -10,7 +10,7 @@ from typing import NamedTuple
 from flows.reports.work import Work
 from flows.reports.work_kinds import ASK_ABOUT, is_asked_about
 from flows.runs.adapters import Adapters
-from flows.runs.events import ANSWERED, ASKED, SINGLE, record_event
+from flows.runs.events import ANSWERED, ASKED, record_event
 from flows.runs.identity import digest
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
@@ -23,13 +23,20 @@ class _Asked(NamedTuple):
     written: datetime  # the last ones
     answered: datetime | None  # when its last result, or single link, came
 
+    @property
+    def is_answered(self) -> bool:
+        """Whether something came since."""
+        return self.answered is not None and self.answered > self.written
+
 
 def record_asked(adapters: Adapters, run: StoredRun, questions: Iterable[str]) -> None:
     """Record that these questions about a run, by id, were written; once until it is answered."""
     ids = sorted(questions)
     name = digest("\n".join(ids).encode())[:16]
-    last = run.last_event(ANSWERED, SINGLE, ASKED)
-    if last is None or last.get("digest") != name:
+    last = run.last_event(ASKED)
+    history = _asked(run)
+    is_same = last is not None and last.get("digest") == name
+    if not is_same or history is None or history.is_answered:
         record_event(adapters, run.keys, ASKED, questions=len(ids), digest=name)
 
 
@@ -46,9 +53,10 @@ def _asked(run: StoredRun) -> _Asked | None:
     questions = run.last_event(ASKED)
     if questions is None:
         return None
-    answer = run.last_event(ANSWERED, SINGLE)
-    answered = datetime.fromisoformat(answer["at"]) if answer else None
-    return _Asked(datetime.fromisoformat(questions["at"]), answered)
+    answer = run.last_event(ANSWERED)
+    answers = [datetime.fromisoformat(answer["at"])] if answer else []
+    answers += [single.answered.at for single in run.single_link_attempts if single.answered]
+    return _Asked(datetime.fromisoformat(questions["at"]), max(answers, default=None))
 
 
 def _with_day(work: Work, history: _Asked | None) -> Work:

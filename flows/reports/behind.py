@@ -11,8 +11,6 @@ from flows.book.stored_book import known_runs
 from flows.reports.rebuild import rebuild_lasting
 from flows.results.lineage import newest_first
 from flows.runs.context import IssuerContext
-from flows.runs.events import SINGLE
-from flows.runs.single_links import note_answer
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently
@@ -37,20 +35,4 @@ def report_behind(context: IssuerContext, runs: Iterable[StoredRun]) -> None:
 def finish_reports(context: IssuerContext) -> None:
     """Finish what a command left that was stopped after it had recorded something."""
     stored = StoredRuns(context.adapters, context.issuer.issuer)
-    report_behind(context, runs_to_report(context, stored))
-
-
-def runs_to_report(context: IssuerContext, stored: StoredRuns) -> list[StoredRun]:
-    """Return the runs whose report is behind; their history has what was recorded by then."""
-    runs = runs_behind(context, stored)
-    for run in runs:
-        _note_answers(context, run)
-    return runs
-
-
-def _note_answers(context: IssuerContext, run: StoredRun) -> None:
-    """Record in the history of a run which single links were answered, where that is missing."""
-    noted = {event.get("attempt") for event in run.events(SINGLE)}
-    for single in run.single_link_attempts:
-        if single.name not in noted:
-            note_answer(context.adapters, run.keys, single)
+    report_behind(context, runs_behind(context, stored))

@@ -15,6 +15,7 @@ from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently
 from schemas import ledger
+from schemas.database import SINGLE_LINK
 from schemas.expressions import holds_card
 from schemas.ledger import AWAITING, ERROR, LINKED
 from schemas.manifest import LedgerPart
@@ -60,10 +61,9 @@ def trace(adapters: Adapters, issuer: str, cuid: str, *, urls: bool = False) -> 
     attempts: list[Attempt] = []
     for in_run in concurrently(lambda run: _attempts_in(runs.run(run), cuid), searched):
         attempts += in_run
-    for single in prompted_singles(adapters.store, issuer):
-        if single.asked.cuid == cuid:
-            typed_in = Attempt(single.asked.at, issuer, "")
-            attempts.append(single_attempt(typed_in, single.asked, single.answered))
+    for single in prompted_singles(adapters, issuer, SINGLE_LINK.c.cuid == cuid):
+        typed_in = Attempt(single.asked.at, issuer, "")
+        attempts.append(single_attempt(typed_in, single.asked, single.answered))
     if not urls:
         attempts = [attempt._replace(url=None) for attempt in attempts]
     attempts.sort(key=lambda attempt: (attempt.at, attempt.row))

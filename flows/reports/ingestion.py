@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence, Set
 from itertools import chain
 from typing import NamedTuple
 
-from flows.reports.behind import runs_to_report
+from flows.reports.behind import runs_behind
 from flows.reports.rebuild import RunReport, rebuild_lasting
 from flows.reports.verdicts import OUT_OF_BALANCE
 from flows.results.batches import ResultObject
@@ -61,7 +61,7 @@ def ingest(context: IssuerContext, also: str = "") -> Ingested:
     read = [file for file in opened if file.problems != (AWAITED,)]
     fresh = [file for file in read if not file.known]
     runs = StoredRuns(adapters, issuer)
-    others = {run.id for run in runs_to_report(context, runs)} | ({also} - {""})
+    others = {run.id for run in runs_behind(context, runs)} | ({also} - {""})
     reports = _report_runs(context, runs, fresh, others)
     return Ingested(
         files=len(fresh),

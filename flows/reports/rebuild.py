@@ -25,7 +25,6 @@ from flows.runs.frames import csv_pieces, write_parquet
 from flows.runs.identity import canonical, digest
 from flows.runs.journal import Act, enter, last_number
 from flows.runs.run_status import reported_status
-from flows.runs.store import Entry
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently, prefetch
@@ -103,12 +102,11 @@ def rebuild_lasting(
             return report
 
 
-def _report_inputs(run: StoredRun) -> tuple[int, list[Entry]]:
+def _report_inputs(run: StoredRun) -> int:
     """Return what shows that something was added after a run's commit that its report is made of:
-    the number of its last journal entry but for reports, and the requests for single links.
+    the number of its last journal entry but for reports.
     """
-    singles = list(run.store.keys(run.keys.singles))
-    return last_number(run.adapters, run.issuer, run.id, apart=WRITTEN), singles
+    return last_number(run.adapters, run.issuer, run.id, apart=WRITTEN)
 
 
 def _keep_parts(

@@ -18,7 +18,6 @@ from schemas.ledger import AWAITING, ERROR, LINKED
 from schemas.manifest import LedgerPart
 
 Columns = Mapping[str, pl.DataType | type[pl.DataType]]
-NO_COLUMNS: Columns = {}
 # A row of a run: `state` is linked, error, awaiting, CANCELLED, or the fate of a row that was not
 # sent.
 RUN_ROW: Columns = {
@@ -47,15 +46,11 @@ _RESULT: Columns = {
 }
 
 
-def run_rows(run: StoredRun, also: Columns = NO_COLUMNS) -> Iterator[pl.DataFrame]:
+def run_rows(run: StoredRun) -> Iterator[pl.DataFrame]:
     """Yield every row of a committed run (RUN_ROW), part by part.
 
-    `also`: more columns of the ledger, or of the reconciled rows. Before its first report all rows
-    sent are awaiting.
+    Before its first report all rows sent are awaiting.
     """
-    of_ledger = [name for name in also if name in ledger.dtypes()]
-    of_results = {name: kind for name, kind in also.items() if name not in of_ledger}
-    columns = list(dict.fromkeys([*_RECORD, *of_ledger]))
     sent = pl.col("fate") == ledger.SUBMITTED
     answer = pl.col("answer").fill_null(AWAITING)
     has_result = sent | (answer == LINKED)  # a single link comes to a row that was not sent, too
@@ -63,8 +58,8 @@ def run_rows(run: StoredRun, also: Columns = NO_COLUMNS) -> Iterator[pl.DataFram
     reasons = pl.when(has_result).then("result_reasons").otherwise("reasons")
     own_shapes = pl.when(~has_result).then("found")
     for part in run.committed().ledger:
-        records = run.ledger_part(part, columns)
-        results = _results(run, part, of_results)
+        records = run.ledger_part(part, _RECORD)
+        results = _results(run, part)
         rows = records.join(results, on="row", how="left", maintain_order="left")
         is_of_unsent = pl.col("chunk").is_in(_unsent_chunks(run, rows))
         state = (
@@ -74,9 +69,7 @@ def run_rows(run: StoredRun, also: Columns = NO_COLUMNS) -> Iterator[pl.DataFram
             .then(answer)
             .otherwise("fate")
         )
-        yield shaped(
-            rows.with_columns(state=state, reasons=reasons, found=own_shapes), {**RUN_ROW, **also}
-        )
+        yield shaped(rows.with_columns(state=state, reasons=reasons, found=own_shapes), RUN_ROW)
 
 
 def _unsent_chunks(run: StoredRun, rows: pl.DataFrame) -> list[int]:
@@ -89,16 +82,15 @@ def _unsent_chunks(run: StoredRun, rows: pl.DataFrame) -> list[int]:
     return sorted(run.cancelled_chunks.difference(answered))
 
 
-def _results(run: StoredRun, part: LedgerPart, also: Columns) -> pl.DataFrame:
+def _results(run: StoredRun, part: LedgerPart) -> pl.DataFrame:
     """Return the reconciled state and reasons of one ledger part.
 
     They are stored before the rest of the report is written.
     """
-    schema = {**_RESULT, **also}
     try:
-        results = run.rows_part(part, list(schema))
+        results = run.rows_part(part, list(_RESULT))
     except ObjectMissingError:
-        results = pl.DataFrame(schema=schema)
+        results = pl.DataFrame(schema=_RESULT)
     return results.rename({"state": "answer", "reasons": "result_reasons"})
 
 

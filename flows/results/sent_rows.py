@@ -24,7 +24,7 @@ _TOKEN = r"""[^\s"'{}\[\],:;()<>=\\&]+"""  # noqa: S105 - a pattern, not a secre
 _JOINED = r"""[^\s"'{}\[\],:;()<>=\\&]+(?:'[^\s"'{}\[\],:;()<>=\\&]+)+"""
 _APOSTROPHE = r"\\+'|&#39;|&#x27;|&apos;"
 
-_NAME = re.compile(r"([a-z0-9-]+-\d{8}-[0-9a-f]{8}(?:-r\d+)?)-(\d{5})(?!\d)")
+_NAME = re.compile(r"([a-z0-9-]+-\d{8}-[0-9a-f]{8}(?:-r\d+)?)(?:-e\d+)?-(\d{5})(?!\d)")
 
 _RECORD = ["row", "cuid", "last_4", "fate", "chunk", "position"]
 _NO_ROWS = pl.DataFrame(

@@ -7,16 +7,15 @@ entries name the run, so that whoever has read it reads it again.
 """
 
 import re
-from datetime import datetime, timedelta
-from typing import Final, NamedTuple
+from datetime import timedelta
+from typing import Final
 
 from flows.errors import CardlinkError
 from flows.runs.adapters import Adapters
 from flows.runs.identity import digest
-from flows.runs.journal import Act, enter, entries
+from flows.runs.journal import Act, enter
 from flows.runs.named_objects import is_named
 from flows.runs.store import Store, read_if_stored
-from schemas.database import JOURNAL
 
 WRITING: Final = "writing"  # of an entry whose fact `objects` has digests by key
 WRITTEN: Final = "written"  # of the entry after that, with the same fact
@@ -65,22 +64,3 @@ def _name(adapters: Adapters, word: str, key: str, sha256: str) -> None:
 
     of_run = _OF_RUN.match(key)
     enter(adapters, key.partition("/")[0], word, name, run=of_run[1] if of_run else None)
-
-
-class Named(NamedTuple):
-    """An object as an entry of the journal names it; `what`: WRITING, WRITTEN or FAILED."""
-
-    what: str
-    key: str
-    sha256: str
-
-
-def named_since(adapters: Adapters, prefix: str, since: datetime) -> list[Named]:
-    """Return the objects whose keys begin so, as entries since then name them."""
-    issuer = prefix.partition("/")[0]
-    is_of_store = JOURNAL.c.what.in_((WRITING, WRITTEN, FAILED))
-    named = list[Named]()
-    for entry in entries(adapters, issuer, is_of_store, JOURNAL.c.at >= since):
-        objects = entry.facts["objects"].items()
-        named += [Named(entry.what, key, sha) for key, sha in objects if key.startswith(prefix)]
-    return named

@@ -5,13 +5,16 @@ What is decided is checked in the transaction in which it is written: there read
 """
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
+from pydantic import ValidationError
 from sqlalchemy import ColumnElement, func, select
 
 from flows.runs.adapters import Adapters
 from flows.runs.journal import Act
+from flows.runs.store import ConflictError
 from schemas.database import DECISION
 from schemas.records import Record
 
@@ -68,7 +71,7 @@ def decisions(
     *,
     standing: bool = False,
 ) -> list[R]:
-    """Return the decisions of a kind, the oldest first.
+    """Return the decisions of a kind, the oldest first; ConflictError for one that was changed.
 
     `subject`: those about it alone; `standing`: those that are not taken back.
     """
@@ -127,6 +130,13 @@ def _read(
     with adapters.database.snapshot() as connection:
         rows = connection.execute(query.order_by(DECISION.c.number)).all()
     return [
-        (subject, record.model_validate({**facts, "at": moment, "by": by, "reason": reason}))
+        (subject, _decision(record, kind, {**facts, "at": moment, "by": by, "reason": reason}))
         for subject, facts, moment, by, reason in rows
     ]
+
+
+def _decision(record: type[R], kind: str, facts: Mapping[str, Any]) -> R:
+    """Return a decision of a kind; ConflictError where it is not as cardlink wrote it."""
+    with suppress(ValidationError):  # its text quotes the content
+        return record.model_validate(facts)
+    raise ConflictError(key=f"a decision about {kind}")

@@ -14,7 +14,6 @@ ANSWERED = "answered"  # the event of result files that were ingested: their nam
 TAKEN_BACK = "answer taken back"  # the event of a result file that answers the run no more
 REFUSED = "refused"  # the event of an attempt that an error ended
 CANCELLED = "cancelled"  # the event of chunks that are never sent
-SINGLE = "single"  # the event of a single link that was answered
 ASKED = "asked"  # the event of questions to the partner that were written: their digest
 
 # of an event's object

@@ -33,6 +33,11 @@ class Act:
         self.facts: dict[str, Any] = {}
         self.notes: list[tuple[str, str, dict[str, Any]]] = []  # what was done to which run, facts
 
+    @property
+    def number(self) -> int:
+        """The number of its journal entry."""
+        return _newest(self.connection, self.issuer)[0] + 1
+
     def insert(self, table: Table, **values: Any) -> None:
         """Insert a row of the issuer."""
         self.connection.execute(insert(table).values(issuer=self.issuer, **values))
@@ -138,13 +143,18 @@ def content_of(entry: Mapping[str, Any]) -> bytes:
     return canonical(plain({name: entry[name] for name in entry if name not in _SEALED}))
 
 
+def _newest(connection: Connection, issuer: str) -> tuple[int, str]:
+    """Return number and digest of the issuer's last entry; 0 and "" before the first."""
+    last = select(JOURNAL.c.number, JOURNAL.c.digest).where(JOURNAL.c.issuer == issuer)
+    newest = connection.execute(last.order_by(JOURNAL.c.number.desc()).limit(1)).first()
+    return (newest.number, newest.digest) if newest else (0, "")
+
+
 def _chained(
     adapters: Adapters, connection: Connection, issuer: str, entry: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return an entry with number, digests and proof, as the next of the issuer's journal."""
-    last = select(JOURNAL.c.number, JOURNAL.c.digest).where(JOURNAL.c.issuer == issuer)
-    newest = connection.execute(last.order_by(JOURNAL.c.number.desc()).limit(1)).first()
-    number, before = newest or (0, "")
+    number, before = _newest(connection, issuer)
     prover = adapters.prover
     chained = {
         **entry,

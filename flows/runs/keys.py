@@ -17,6 +17,7 @@ RUN_ID = re.compile(
     r"^(?P<issuer>[a-z0-9][a-z0-9-]*)-(?P<day>\d{8})-(?P<sha>[0-9a-f]{8})"
     r"(-r(?P<again>[2-9]|[1-9]\d+))?$"
 )
+_CHUNK_NAME = re.compile(r"(?P<run>.+?)(-e(?P<epoch>\d+))?-\d{5}\.[a-z0-9.]+")
 
 LONGEST_PART = 200  # bytes of a part of a key
 TEMPORARY = ".tmp-"  # prefix of the directory store's unfinished files; no key may have it
@@ -85,7 +86,6 @@ deliveries = _prefix("deliveries")  # a folder for each delivery of links
 acknowledgements = _prefix("acknowledgements")
 # what was read of extracts that have no plan, so that they are read once
 identified = _prefix("identified")
-prompted_prefix = _prefix("single")  # single links whose fields were typed in
 # derived: the funnel over an issuer's runs, and the transaction reports read for it
 placements = _prefix("placements")
 reconciliation = _prefix("reconciliation")  # derived: the report across an issuer's runs
@@ -95,18 +95,14 @@ ALL_ISSUERS = "programme/"
 metrics = _prefix("metrics")  # derived: the metrics of an issuer, and the beat of arrivals
 journal = _prefix("journal")  # segments of the journal, by incarnation
 probes = _prefix("probe")  # what the race probe writes
-approvals = _prefix("approvals")  # requests that need a second person, a chain for each
-analysis = _prefix("analysis")  # derived: the analysts' export
 # what a purge or an erasure deletes or writes over is below these: in a bucket that keeps versions,
 # lifecycle rules remove what it was (deploy/s3-lifecycle.json)
 CLEANED: Final = (
     runs,
-    prompted_prefix,
     deliveries,
     acknowledgements,
     placements,
     reconciliation,
-    analysis,
 )
 
 
@@ -122,16 +118,6 @@ def period(issuer: str, start: date | None, end: date | None) -> str:
     return f"{reconciliation(issuer)}period-{first}-{last}/"
 
 
-def hive(issuer: str, table: str, day: date) -> str:
-    """Return the prefix of a day of a table of the analysts' export, as query engines read it."""
-    return f"{analysis(issuer)}{table}/issuer={issuer}/as_of={day}/"
-
-
-def link(prefix: str, number: int, digits: int = 6) -> str:
-    """Return the key of a link (from 1) of a chain of records."""
-    return f"{prefix}{number:0{digits}d}.json"
-
-
 class RunKeys:
     """Where the objects of one run are stored; what ends in "/" is a prefix."""
 
@@ -140,14 +126,10 @@ class RunKeys:
         self.base = base = f"{runs(run.issuer)}{run}/"
         # the rows of the source that are sent, where those are not all
         self.selection = base + "selection.parquet"
-        self.seals = base + "seals/"  # digests of ciphertext, written before the ciphertext
         self.chunks = base + "chunks/"
         self.ledger = base + "ledger/"
         self.events = base + "events/"  # what people and flows did to the run
         self.resealed = base + "sealed/"  # chunks that were sealed again, a folder for each time
-        # its rows, for analysts: derived; the files differ in their number
-        self.analysis = f"{hive(run.issuer, 'rows', run.day)}{run}-"
-        self.singles = base + "single/"  # single links for rows of the run
         # the partner's messages about the run's links, and what they mean
         self.placements = base + "placements/"
 
@@ -159,9 +141,20 @@ class RunKeys:
         """Return the key of a derived file, which may be deleted and rebuilt at any time."""
         return f"{self.base}report/{name}"
 
-    def chunk_name(self, number: int, extension: str = "csv.pgp") -> str:
-        """Return the file name of chunk `number` (from 1) as it is uploaded."""
-        return f"{self.run}-{number:05d}.{extension}"
+    def chunk_name(self, number: int, extension: str = "csv.pgp", epoch: int = 1) -> str:
+        """Return the file name of chunk `number` (from 1) as it is uploaded.
+
+        `epoch`: of the claim under which it is sealed. So nobody who lost it writes over a chunk.
+        """
+        taken_over = f"-e{epoch}" if epoch > 1 else ""
+        return f"{self.run}{taken_over}-{number:05d}.{extension}"
+
+    def chunk_epoch(self, name: str) -> int:
+        """Return the epoch in the file name of a chunk of the run, 0 where it is none."""
+        match = _CHUNK_NAME.fullmatch(name)
+        if match is None or match["run"] != str(self.run):
+            return 0
+        return int(match["epoch"] or 1)
 
 
 def checked(key: str) -> str:

@@ -1,22 +1,33 @@
-"""Links requested one by one, for a row of a run or for fields typed in, and the answers."""
+"""Links requested one by one, for a row of a run or for fields typed in, and the answers: rows of
+the table `single_link`.
 
-from collections.abc import Collection, Iterable, Iterator
-from typing import Any, NamedTuple
+A request is a row before it is sent, and its answer another act, so that of what must not be
+requested twice there is always a record. The journal has what was asked and what came of it, and
+nothing of the cardholder.
+"""
+
+from collections.abc import Collection, Iterable
+from datetime import UTC
+from typing import Any, Final, NamedTuple
 
 import polars as pl
+from sqlalchemy import ColumnElement, select, update
 
 from flows.runs.adapters import Adapters
-from flows.runs.documents import read_document
-from flows.runs.events import SINGLE, record_event
 from flows.runs.identity import digest
-from flows.runs.keys import RunKeys, prompted_prefix
-from flows.runs.store import Store
+from flows.runs.journal import Act, enter
+from schemas.database import SINGLE_LINK
 from schemas.ledger import AWAITING, ERROR, LINKED
 from schemas.records import UNKNOWN, SingleAnswered, SingleAsked
 
-ANSWER = "-answer.json"
 ARRIVED = pl.Datetime("us", "UTC")
+REQUESTED: Final = "single requested"  # entries of the journal, and what a run's history calls them
+CAME: Final = "single"
 _STATES = {"linked": LINKED, "refused": ERROR, UNKNOWN: AWAITING}  # of an attempt, by the outcome
+# what names a cardholder, and is not in the journal
+_PERSONAL = frozenset({"cuid", "last_4", "expiration", "link_id", "url", "expires_raw", "message"})
+_ASKED = {"at": "asked_at", "by": "asked_by"}  # columns that are named otherwise
+_ANSWERED = {"at": "answered_at"}
 # A single link as an attempt to get a card its link; `expires_on` of the link, where there is one.
 ATTEMPT = pl.Schema(
     {
@@ -44,14 +55,21 @@ LINK = pl.Schema(
 class SingleLink(NamedTuple):
     """One attempt; without an answer its outcome is unknown."""
 
-    key: str
+    id: str
     asked: SingleAsked
     answered: SingleAnswered | None
+    run: str | None = None
+    link: str | None = None  # digest of its URL, as the journal has it
 
     @property
     def name(self) -> str:
         """How a run's history names it."""
-        return self.key.rpartition("/")[2].removesuffix(".json")
+        return self.id.rpartition("/")[2]
+
+    @property
+    def place(self) -> str:
+        """How findings and people name it."""
+        return place_of(self.id)
 
     @property
     def state(self) -> str:
@@ -66,55 +84,111 @@ class SingleLink(NamedTuple):
         return until is not None and ends is not None and ends != until
 
 
-def singles(store: Store, listed: Collection[str]) -> list[SingleLink]:
-    """Return the single links with these keys, by row and in order.
+def place_of(id_: str) -> str:
+    """Return how findings and people name the single link with this id."""
+    return f"{SINGLE_LINK.name}/{id_}"
 
-    Raises ConflictError for foreign objects.
+
+def row_attempt(run: str, row: int, number: int) -> str:
+    """Return the id of the attempt of that number, from 1, for a row of a run."""
+    return f"{run}/{row:09d}-{number}"
+
+
+def singles_of_run(adapters: Adapters, issuer: str, run: str) -> list[SingleLink]:
+    """Return the single links for rows of a run, by row and in order."""
+    return _read(adapters, issuer, SINGLE_LINK.c.run == run)
+
+
+def prompted_singles(
+    adapters: Adapters, issuer: str, *which: ColumnElement[bool]
+) -> list[SingleLink]:
+    """Return the single links of an issuer whose fields were typed in, the oldest first.
+
+    `which`: conditions that hold for them.
     """
-    return list(_read(store, listed))
+    return _read(adapters, issuer, SINGLE_LINK.c.run.is_(None), *which)
 
 
-def prompted_singles(store: Store, issuer: str) -> list[SingleLink]:
-    """Return the single links of an issuer whose fields were typed in, oldest first."""
-    return list(_read(store, {entry.key for entry in store.keys(prompted_prefix(issuer))}))
+def _read(adapters: Adapters, issuer: str, *which: ColumnElement[bool]) -> list[SingleLink]:
+    is_named = SINGLE_LINK.c.cuid.is_not(None)  # the journal, by which it may be recovered, is not
+    query = select(SINGLE_LINK).where(SINGLE_LINK.c.issuer == issuer, is_named, *which)
+    by = (SINGLE_LINK.c.row, SINGLE_LINK.c.attempt, SINGLE_LINK.c.id)
+    with adapters.database.snapshot() as connection:
+        rows = connection.execute(query.order_by(*by)).mappings().all()
+    return [_single_link(dict(row)) for row in rows]
 
 
-def _read(store: Store, listed: Collection[str]) -> Iterator[SingleLink]:
-    requests = (key for key in listed if key.endswith(".json") and not key.endswith(ANSWER))
-    for key in sorted(requests):
-        request = read_document(store, key, SingleAsked)
-        answer = None
-        if answer_key(key) in listed:
-            answer = read_document(store, answer_key(key), SingleAnswered)
-        if request is not None:
-            yield SingleLink(key, request, answer)
+def _single_link(row: dict[str, Any]) -> SingleLink:
+    fields = {name: row[_ASKED.get(name, name)] for name in SingleAsked.model_fields}
+    answer = None
+    # recovered from the journal, which has no URL: as lost as one whose answer never came
+    is_lost = row["link"] is not None and row["url"] is None
+    if row["outcome"] is not None and not is_lost:
+        answered = {name: row[_ANSWERED.get(name, name)] for name in SingleAnswered.model_fields}
+        answer = SingleAnswered.model_validate(answered)
+    request = SingleAsked.model_validate(fields)
+    return SingleLink(row["id"], request, answer, row["run"], row["link"])
 
 
-def answer_key(key: str) -> str:
-    """Return the key of the answer to an attempt."""
-    return f"{key.removesuffix('.json')}{ANSWER}"
+def record_request(adapters: Adapters, issuer: str, single: SingleLink) -> bool:
+    """Record a link that is about to be requested; False where another process has done so."""
+    columns = {_ASKED.get(name, name): value for name, value in single.asked}
+    columns["asked_at"] = single.asked.at.astimezone(UTC)
+    attempt = int(single.id.rpartition("-")[2]) if single.run else None
+
+    def work(act: Act) -> bool:
+        own = act.row(SINGLE_LINK, {"id": single.id})
+        if act.connection.execute(select(SINGLE_LINK.c.id).where(own)).first():
+            return False
+        known = {name: value for name, value in columns.items() if name not in _PERSONAL}
+        act.insert(SINGLE_LINK, id=single.id, run=single.run, attempt=attempt, **known)
+        _write_personal(act, single.id, columns)
+        return True
+
+    return enter(adapters, issuer, REQUESTED, work, run=single.run)
 
 
-def note_answer(adapters: Adapters, keys: RunKeys, single: SingleLink) -> None:
-    """Record in a run's history that an attempt was answered: once, whoever does it."""
-    if single.answered is None:
-        return
-    moment = single.answered.at
-    once = f"{moment:%Y%m%dT%H%M%S%f}-single-{digest(single.key.encode())[:8]}.json"
-    outcome = single.answered.outcome
-    record_event(adapters, keys, SINGLE, once, moment, attempt=single.name, outcome=outcome)
+def record_answer(adapters: Adapters, issuer: str, single: SingleLink) -> SingleLink:
+    """Record what came of a request; return it as it is recorded."""
+    assert single.answered is not None  # noqa: S101 - for the type checker: callers have one
+    columns = {_ANSWERED.get(name, name): value for name, value in single.answered}
+    columns["answered_at"] = single.answered.at.astimezone(UTC)
+    columns["reasons"] = list(single.answered.reasons)
+    url = single.answered.url
+    link = digest(url.encode()) if url else None
+    columns["link"] = link
+
+    def work(act: Act) -> None:
+        known = {name: value for name, value in columns.items() if name not in _PERSONAL}
+        act.update(SINGLE_LINK, {"id": single.id}, **known)
+        _write_personal(act, single.id, columns)
+
+    enter(adapters, issuer, CAME, work, run=single.run)
+    return single._replace(link=link)
+
+
+def _write_personal(act: Act, id_: str, columns: dict[str, Any]) -> None:
+    personal = {name: value for name, value in columns.items() if name in _PERSONAL}
+    own = act.row(SINGLE_LINK, {"id": id_})
+    act.connection.execute(update(SINGLE_LINK).where(own).values(**personal))
+
+
+def remove_singles(act: Act, which: ColumnElement[bool]) -> None:
+    """Remove single links."""
+    query = select(SINGLE_LINK.c.id).where(SINGLE_LINK.c.issuer == act.issuer, which)
+    for id_ in act.connection.execute(query).scalars().all():
+        act.delete(SINGLE_LINK, {"id": id_})
+
+
+def with_ids(ids: Collection[str]) -> ColumnElement[bool]:
+    """Return the condition for the single links that have these ids."""
+    return SINGLE_LINK.c.id.in_(list(ids))
 
 
 def last_links(attempts: Iterable[SingleLink]) -> pl.DataFrame:
     """Return the last single link of each row (LINK, and when it `arrived`)."""
     linked = answers_of(attempts).filter(pl.col("state") == LINKED)
     return linked.unique("row", keep="last", maintain_order=True).select(*LINK, "arrived")
-
-
-def prompted_links(store: Store, issuer: str) -> pl.DataFrame:
-    """Return the links whose fields were typed in, as `answers_of` does."""
-    attempts = answers_of(prompted_singles(store, issuer))
-    return attempts.cast({"state": pl.String}).filter(state=LINKED)
 
 
 def answers_of(single_links: Iterable[SingleLink]) -> pl.DataFrame:

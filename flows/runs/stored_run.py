@@ -43,7 +43,7 @@ from flows.runs.run_status import (
     reported_status,
     unreported_status,
 )
-from flows.runs.single_links import ANSWER, SingleLink, last_links, singles
+from flows.runs.single_links import SingleLink, last_links, singles_of_run
 from flows.runs.store import (
     ConflictError,
     Entry,
@@ -300,7 +300,7 @@ class StoredRun:
         cancelled = len(self._entries_of((CANCELLED,)))
         return {
             "closed": count_decisions(self.adapters, self.issuer, BREAK, self.id),
-            "answers": sum(key.endswith(ANSWER) for key in self._single_keys),
+            "answers": sum(single.answered is not None for single in self.single_link_attempts),
             **({"repeats": committed} if committed else {}),
             **({"cancelled": cancelled} if cancelled else {}),
             **self.outcomes.state,
@@ -390,12 +390,7 @@ class StoredRun:
     @read_once
     def single_link_attempts(self) -> list[SingleLink]:
         """The single links requested for rows of the run, by row and in order."""
-        return singles(self.store, self._single_keys)
-
-    @read_once
-    def _single_keys(self) -> frozenset[str]:
-        """The keys of the requests for single links and of their answers."""
-        return frozenset(entry.key for entry in self.store.keys(self.keys.singles))
+        return singles_of_run(self.adapters, self.issuer, self.id)
 
     @read_once
     def single_links(self) -> pl.DataFrame:

@@ -83,16 +83,17 @@ def build_run(
     job: Job,
     sealer: Sealer | None,
     on_progress: OnProgress = lambda _: None,
+    epoch: int = 1,
 ) -> Built:
     """Make the one pass over an extract: every row to the ledger, every chunk published.
 
-    Without `sealer` chunks are only counted: a dry run. Raises PartialRunError, ForeignChunkError,
-    and what the extract is refused with.
+    Without `sealer` chunks are only counted: a dry run. `epoch`: of the claim on the run. Raises
+    PartialRunError, and what the extract is refused with.
     """
     plan = job.plan
     keys = keys_of(plan.run)
     ledger = LedgerWriter(context.adapters.store, keys, anew=sealer is None)
-    publisher = Publisher(context, sealer, keys)
+    publisher = Publisher(context, sealer, keys, epoch)
     with closing(publisher), open_extract(context, job.entry, plan.source) as stream:
         scan = Scan(context, stream, plan.source, plan.as_of, job.scope, opened=job.opened)
         if scan.sequence_error is not None and sealer is not None:
@@ -164,10 +165,7 @@ def _manifest(
 def _all_published(
     plan: Plan, retry_command: Step, outcomes: Sequence[Outcome]
 ) -> list[ManifestChunk]:
-    """Return every chunk; ForeignChunkError, which needs an operator, else PartialRunError."""
-    for outcome in outcomes:
-        if outcome.foreign is not None:
-            raise outcome.foreign
+    """Return every chunk; PartialRunError where one is missing."""
     published = [outcome.chunk for outcome in outcomes if outcome.chunk is not None]
     troubles = Counter(outcome.trouble for outcome in outcomes if outcome.chunk is None)
     if troubles:
@@ -176,7 +174,6 @@ def _all_published(
             run=plan.run,
             count=troubles.total(),
             reason=reason,
-            published=len(published),
             command=retry_command,
         )
     return published

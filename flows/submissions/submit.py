@@ -205,7 +205,7 @@ def _committed(
         if job.opened:  # before the commit: a crash right after it would lose the record
             record_event(adapters, run.keys, "opened", gates=sorted(job.opened))
         with stage("check and seal", run=job.plan.run) as note:
-            built = _build(context, job, sealer, report_progress)
+            built = _build(context, job, sealer, report_progress, claim.epoch)
             note(**built.manifest.counts.model_dump(include={"read", "submitted", "rejected"}))
         with stage("commit", run=job.plan.run):
             is_first = commit_run(context, job, built.manifest, claim)
@@ -238,12 +238,14 @@ def _recording_refusal(context: IssuerContext, keys: RunKeys) -> Iterator[None]:
         raise
 
 
-def _build(context: IssuerContext, job: Job, sealer: Sealer, on_progress: OnProgress) -> Built:
+def _build(
+    context: IssuerContext, job: Job, sealer: Sealer, on_progress: OnProgress, epoch: int
+) -> Built:
     """Build chunks and ledger of a run, and judge it: raises the error of the first failing gate.
 
     UnexpectedOutcomeError where the outcome is another than the one that was approved.
     """
-    built = build_run(context, job, sealer, on_progress)
+    built = build_run(context, job, sealer, on_progress, epoch)
     opened = OPENABLE if job.plan.selection else job.opened
     refused = next(refusals(built, context.issuer, opened), None)
     if refused is not None:

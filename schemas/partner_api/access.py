@@ -6,7 +6,6 @@ setting: credentials and keys come from the environment.
 
 from __future__ import annotations
 
-from itertools import pairwise
 from string import Formatter
 from typing import Annotated, Final, Literal
 
@@ -15,65 +14,41 @@ from pydantic import StringConstraints, field_validator
 from schemas.settings import Settings, setting
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
-FieldPath = Annotated[str, StringConstraints(pattern=r"^[^.\s]+(\.[^.\s]+)*$")]
 Credential = Literal["app_name", "app_key", "username", "password"]
 
-# what a canonical string, and the header of a signature, may name
+MOMENTS: Final = ("timestamp", "timestamp_ms", "timestamp_iso", "timestamp_http")
+# what a canonical string, and the headers of a signature, may name
 CANONICAL: Final = frozenset(
-    {
-        "method",
-        "scheme",
-        "host",
-        "path",
-        "query",
-        "target",
-        "body",
-        "body_sha256",
-        "timestamp",
-        "nonce",
-        "key_id",
-        "token",
-    }
+    {"method", "scheme", "host", "path", "query", "target", "body", "body_sha256"}
+    | {*MOMENTS, "nonce", "key_id", "token"}
 )
-SIGNED: Final = frozenset({"signature", "key_id", "timestamp", "nonce", "algorithm"})
+SIGNED: Final = frozenset(
+    {"signature", "signature_base64", "algorithm", "nonce", "key_id", *MOMENTS}
+)
+
+
+def _listed(names: frozenset[str]) -> str:
+    return ", ".join(f"`{{{name}}}`" for name in sorted(names))
 
 
 class AuthSettings(Settings):
     """How a session begins, and where requests show its token."""
 
-    type: Literal["bearer", "api_key", "none", "plugin"] = setting(
-        "bearer",
-        "`bearer`: `Authorization: Bearer TOKEN`; `api_key`: the token at `location`; `none`: no "
-        "token, requests are only signed; `plugin`: an `httpx.Auth` of your own",
+    token: str = setting(
+        "Authorization: Bearer {token}",
+        "where requests show it: a header, `Cookie` too, such as `X-Session: {token}`, or a query "
+        "parameter such as `?key={token}`; empty: nowhere, requests are only signed",
+        pattern=r"^$|^\?[A-Za-z][A-Za-z0-9_-]*=\{token\}$|^[A-Za-z][A-Za-z0-9-]*: [ -~]*\{token\}$",
     )
-    plugin: str = setting(
-        "",
-        "`plugin`: name of an entry point in the group `cardlink.service_auth`; it is called with "
-        "these settings and the credentials, and returns an `httpx.Auth`",
-    )
-    name: Name = setting("Authorization", "`api_key`: name of the header, parameter or cookie")
-    location: Literal["header", "query", "cookie"] = setting("header", "`api_key`: where it is")
-    prefix: str = setting("", "`api_key`: what stands before the token", pattern=r"^[ -~]*$")
-    login: bool = setting(True, "`false`: there is no login, and the integrator key is the token")
     login_encoding: Literal["json", "form"] = setting("json", "how the login's body is written")
-    login_fields: dict[Credential, FieldPath] = setting(
-        {"app_name": "app_name", "app_key": "app_key", "username": "username"}
-        | {"password": "password"},
-        "properties of the login, by credential, such as `user.name`; one that is left out is not "
-        "sent",
-    )
     headers: dict[Credential, Name] = setting(
         {}, "headers of the login and of every request, by credential"
     )
-
-    @field_validator("login_fields")
-    @classmethod
-    def _are_properties(cls, fields: dict[str, str]) -> dict[str, str]:
-        names = sorted(fields.values())
-        for name, following in pairwise(names):
-            if name == following or following.startswith(f"{name}."):
-                raise ValueError(f"{following}: {name} has a value of its own already")
-        return fields
+    plugin: str = setting(
+        "",
+        "an `httpx.Auth` of your own instead: name of an entry point in the group "
+        "`cardlink.service_auth`, which is called with these settings and the credentials",
+    )
 
 
 class SigningSettings(Settings):
@@ -81,20 +56,18 @@ class SigningSettings(Settings):
 
     type: Literal["none", "hmac", "http_signature"] = setting(
         "none",
-        "`hmac`: over `canonical`, in `signature_header`; `http_signature`: HTTP message "
-        "signatures (RFC 9421)",
+        "`hmac`: over `canonical`, in `headers`; `http_signature`: HTTP message signatures "
+        "(RFC 9421)",
     )
     key: Literal["session", "app_key", "environment"] = setting(
         "session",
-        "the key: what the login gave at `key_field`, the integrator key, or "
-        "`CARDLINK_SERVICE_SIGNING_KEY` (a PEM, where the algorithm is no HMAC)",
+        "the key: what the login gave as `login.session_key` of `[service.names]`, the integrator "
+        "key, or `CARDLINK_SERVICE_SIGNING_KEY` (a PEM, where the algorithm is no HMAC)",
     )
-    key_field: FieldPath = setting("session_key", "field of the login's response with the key")
     key_encoding: Literal["text", "hex", "base64"] = setting("text", "how an HMAC key is written")
     key_id: str | None = setting(
-        None, "name of the key; unset: what is at `key_id_field`, else the integrator's name"
+        None, "name of the key; unset: what the login gave as `login.key_id`, else the integrator's"
     )
-    key_id_field: FieldPath | None = setting(None, "field of the login's response with its name")
     algorithm: Literal[
         "hmac-sha256",
         "hmac-sha512",
@@ -106,41 +79,32 @@ class SigningSettings(Settings):
     sign_login: bool = setting(False, "sign the login too; not with the key of the session")
     canonical: str = setting(
         "{method}\n{path}\n{query}\n{timestamp}\n{nonce}\n{body_sha256}",
-        "`hmac`: what is signed: " + ", ".join(f"`{{{name}}}`" for name in sorted(CANONICAL)),
+        f"`hmac`: what is signed: {_listed(CANONICAL)}",
     )
-    signature_header: Name = setting("X-Signature", "`hmac`: header of the signature")
-    signature_format: str = setting(
-        "{signature}",
-        "`hmac`: its value: " + ", ".join(f"`{{{name}}}`" for name in sorted(SIGNED)),
+    headers: dict[Name, str] = setting(
+        {"X-Signature": "{signature}", "X-Timestamp": "{timestamp}", "X-Nonce": "{nonce}"},
+        f"`hmac`: the headers that a request gets: {_listed(SIGNED)}",
     )
-    signature_encoding: Literal["hex", "base64"] = setting("hex", "`hmac`: how it is written")
-    timestamp_header: Name | None = setting("X-Timestamp", "`hmac`: header of the time")
-    timestamp_format: Literal["seconds", "milliseconds", "iso", "http"] = setting(
-        "seconds", "`hmac`: how the time is written"
-    )
-    nonce_header: Name | None = setting("X-Nonce", "`hmac`: header of the nonce")
-    key_id_header: Name | None = setting(None, "`hmac`: header of the key's name")
     components: tuple[str, ...] = setting(
         ("@method", "@target-uri"),
         "`http_signature`: what is signed of a request; of one with a body its digest is too",
         min_length=1,
     )
-    label: Name = setting("sig1", "`http_signature`: label of the signature")
 
     @field_validator("canonical")
     @classmethod
     def _names_parts(cls, template: str) -> str:
-        return _checked(template, CANONICAL)
+        return checked_template(template, CANONICAL)
 
-    @field_validator("signature_format")
+    @field_validator("headers")
     @classmethod
-    def _names_signature(cls, template: str) -> str:
-        if "{signature}" not in template:
-            raise ValueError("must contain {signature}")
-        return _checked(template, SIGNED)
+    def _name_signature(cls, headers: dict[str, str]) -> dict[str, str]:
+        if not any("{signature" in template for template in headers.values()):
+            raise ValueError("one must contain {signature} or {signature_base64}")
+        return {name: checked_template(value, SIGNED) for name, value in headers.items()}
 
 
-def _checked(template: str, names: frozenset[str]) -> str:
+def checked_template(template: str, names: frozenset[str]) -> str:
     """Return a template that names nothing else; a name may have no format of its own."""
     try:
         fields = [

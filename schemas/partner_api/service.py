@@ -11,71 +11,43 @@ from urllib.parse import parse_qs, urlsplit
 
 from pydantic import StringConstraints, field_validator, model_validator
 
-from schemas.partner_api.access import FieldPath, Name
+from schemas.partner_api.access import Name
 from schemas.partner_api.expiry import SHAPE
 from schemas.partner_api.profile import ID, Profile
 from schemas.settings import setting
 
 LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
-Path = Annotated[str, StringConstraints(pattern=r"^(/[A-Za-z0-9._~-]+)+$")]
-Location = Literal["body", "header"]
+BY_CUID: Final = "cuid"
+BY_RECORD: Final = "record"
+_PARAMETER = re.compile(r"\?(?P<name>[A-Za-z0-9_.-]+)")  # of a URL, that holds the id of a link
 
 
 class ServiceSettings(Profile):
     """Where the partner's API is and how it is spoken to; credentials come from the environment
     only.
 
-    The tables below it are the partner's profile: how its service names and shapes what the
-    interface leaves open. `cardlink service probe` proposes them from what the service answers.
+    `paths`, `names` and the tables below it are the partner's profile: how its service names and
+    shapes what the interface leaves open. `cardlink service probe` proposes them from what the
+    service answers.
     """
 
     base_url: str = setting(..., "address of the partner's service: https, or http on loopback")
     prefix: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$")] = setting(
         "service", "prefix of the service's own request headers"
     )
-    login_path: Path = setting(
-        "/session", "path of the login: POST of app_name, app_key, username and password"
-    )
-    session_field: FieldPath = setting(
-        "session_token", "field of its response that holds the token, such as `data.token`"
-    )
-    link_path: Path = setting(
-        "/card_links", "path that creates a link; `[service.paths]` has those of records"
-    )
-    service_property: Name = setting(
-        "service", "property of the request that holds the service object"
-    )
     fi_key: str = setting("", "key of the institution; needed for single links only")
-    fi_key_property: Name = setting(
-        "financial_institution_key", "property of the request, or header, that holds `fi_key`"
-    )
-    fi_key_location: Location = setting("body", "where the request has `fi_key`")
     safe_key: str | None = setting(None, "key of the safe; unset: the service manages key storage")
-    safe_key_property: Name = setting(
-        "safe_key", "property of the request, or header, that holds `safe_key`"
-    )
-    safe_key_location: Location = setting(
-        "body", "where the request has `safe_key`; a header only where it is set"
-    )
-    card_reference_property: Name = setting(
-        "id", "property of `card.reference` that holds the id of a card, for `link --by-reference`"
+    keys_in: Literal["body", "header"] = setting(
+        "body", "where the request for a link has both keys; in a header `safe_key` only if set"
     )
     idempotency_header: Name | None = setting(
         None,
         "header that lets the service know a request for a link again: with it, one whose response "
         "is lost, or that ends in 409 or 5xx, is repeated; unset: it never is",
     )
-    created_within_seconds: float = setting(
-        30, "time to wait for a link whose creation the service only accepts (202)", ge=0
-    )
     job_hydration: str = setting(
         '["credential_requests"]', "value of the hydration header when a job is read"
-    )
-    access_key_fields: tuple[FieldPath, ...] = setting(
-        ("access_key", "messaging_access_key", "key"),
-        "fields that may hold a channel's access key, by names or paths; the first that is present "
-        "counts",
     )
     link_url: Annotated[str, StringConstraints(pattern=r"^https://.*\{token\}")] | None = setting(
         None, "URL of a link, made from `{token}`, where link records hold none"
@@ -88,16 +60,10 @@ class ServiceSettings(Profile):
     )
     link_id: str = setting(
         r"/(?P<id>[A-Za-z0-9_-]+)/?(?:[?#].*)?$",
-        "regular expression that finds a link's id in its URL",
+        "what the record of a link is asked for by: a regular expression that finds an id in the "
+        "link's URL; `?key`: that query parameter of it; `record`: the id that the service gave "
+        "with a single link; `cuid`: the cardholder's cuid",
     )
-    link_id_from: Literal["url", "parameter", "record", "cuid"] = setting(
-        "url",
-        "what the record of a link is asked for by: `url`: `link_id`; `parameter`: "
-        "`link_id_parameter`; `record`: the id that the service gave with a single link; "
-        "`cuid`: the cardholder's cuid",
-    )
-    link_id_parameter: str = setting("id", "query parameter of a link's URL that holds its id")
-    connect_timeout_seconds: float = setting(5, "time to connect", gt=0)
     read_timeout_seconds: float = setting(30, "time to wait for a response", gt=0)
     tries: int = setting(4, "attempts of a request that is safe to repeat", ge=1, le=20)
     requests_per_second: float = setting(10, "request rate", gt=0)
@@ -109,13 +75,9 @@ class ServiceSettings(Profile):
     )
     look_again_hours: float = setting(
         6,
-        "time before a link that was answered and is not placed yet is queried again, at least; "
-        "one that left a question unanswered is due at once",
-        gt=0,
-    )
-    look_again_hours_at_most: float = setting(
-        72,
-        "the same at most: it grows to a third of the time in which nothing happened at a link",
+        "time before a link that was answered and is not placed yet is queried again, at least; it "
+        "grows to a third of the time in which nothing happened at the link, up to three days; one "
+        "that left a question unanswered is due at once",
         gt=0,
     )
     look_minutes: float = setting(
@@ -136,6 +98,8 @@ class ServiceSettings(Profile):
     @classmethod
     def _finds_an_id(cls, pattern: str) -> str:
         """Require one named group `id` in the expression."""
+        if pattern in (BY_CUID, BY_RECORD) or _PARAMETER.fullmatch(pattern):
+            return pattern
         try:
             groups = re.compile(pattern).groupindex
         except re.error:
@@ -183,17 +147,17 @@ class ServiceSettings(Profile):
 
     def id_of(self, url: str, cuid: str | None = None) -> str | None:
         """Return the id by which the record of a link is asked for; None where there is none."""
-        match self.link_id_from:
-            case "cuid":
-                return cuid
-            case "parameter":
-                values = parse_qs(urlsplit(url).query).get(self.link_id_parameter, [])
-                return values[0] if len(values) == 1 else None
-            case "record":
-                return None
+        if self.link_id == BY_CUID:
+            return cuid
+        if self.link_id == BY_RECORD:
+            return None
+        parameter = _PARAMETER.fullmatch(self.link_id)
+        if parameter:
+            values = parse_qs(urlsplit(url).query).get(parameter["name"], [])
+            return values[0] if len(values) == 1 else None
         match = re.search(self.link_id, url)
         return match["id"] if match else None
 
     def link_place(self) -> str:
         """Return how messages name the record of a link: its id may be the secret part of a URL."""
-        return f"GET {self.paths.link.replace(ID, '…')}"
+        return f"GET {self.path('link').replace(ID, '…')}"

@@ -51,13 +51,12 @@ CAUSES: Final = {
     NO_RESULT: Cause("no result yet"),
     NO_LINK_ID: Cause(
         "no id in the link's URL",
-        "Correct [service] link_id, or link_id_from and link_id_parameter: "
-        "they find no id in a link's URL.",
+        "Correct [service] link_id: it finds no id in a link's URL.",
     ),
     SHARED_LINK_ID: Cause(
         "one id for several links",
-        "Correct [service] link_id, or set link_id_from to parameter and name the query parameter "
-        "that holds the id: now the same id is found in the URLs of different links, "
+        "Correct [service] link_id, such as to the query parameter that holds the id (`?key`): "
+        "now the same id is found in the URLs of different links, "
         "so the record of one would be taken for that of all.",
     ),
     OTHER_CARDHOLDER: Cause(

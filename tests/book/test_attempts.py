@@ -24,10 +24,8 @@ from flows.book.attempts import (
 )
 from flows.book.book import read_book
 from flows.results.row_states import run_rows
-from flows.runs.identity import canonical
-from flows.runs.keys import keys_of
 from flows.runs.outbox import move
-from flows.runs.single_links import SingleLink
+from flows.runs.single_links import SingleLink, row_attempt
 from flows.runs.stored_run import StoredRun
 from flows.submissions.prior_state import survey_cards
 from schemas.ledger import dtypes
@@ -38,6 +36,7 @@ from schemas.records import SingleAnswered, SingleAsked
 from tests.builders import portal_rows
 from tests.facts import manifest
 from tests.night import DAY, NOON, Bench, local_bench, made_once, portal_csv, submitted
+from tests.singles import recorded
 
 TWO_MONTHS = timedelta(days=62)
 OTHER_CARD, THIRD_CARD = "5555555555554444", "4111111111111111"  # published test cards
@@ -158,15 +157,14 @@ def test_a_single_link_that_was_made_for_a_row_since_is_one_more_attempt_at_it(
     row, cuid, last_4, expiration = (
         bench.ledger(run).select("row", "cuid", "last_4", "expiration").row(0)
     )
-    key, at = f"{keys_of(run).singles}{row}-1", datetime(2026, 11, 20, 13, tzinfo=UTC)
+    at = datetime(2026, 11, 20, 13, tzinfo=UTC)
     asked = SingleAsked(
         row=row, cuid=cuid, last_4=last_4, expiration=expiration, at=at, by="tester"
     )
     answer = SingleAnswered(
         outcome="linked", at=at, url="https://links.example.com/1", expires_on=told_end
     )
-    bench.store.create(f"{key}.json", canonical(asked))
-    bench.store.create(f"{key}-answer.json", canonical(answer))
+    recorded(bench.adapters, row_attempt(run, row, 1), asked, answer)
 
     own = known(bench).filter(cuid=cuid)
 

@@ -55,7 +55,7 @@ def test_a_closed_run_says_what_its_report_and_its_objects_say(tmp_path: Path) -
     assert closed is not None
     assert closed.partner
     assert stored.status == closed.status(run)
-    assert state_of(bench.context, stored, entries) == closed_state(closed, stored.keys, entries)
+    assert state_of(bench.context, stored, entries) == closed_state(closed, stored, entries)
     read, kept = (
         facts_of(plans_of(bench, runs), bench.context.adapters) for runs in ({}, {run: closed})
     )

@@ -19,10 +19,7 @@ from flows.book.removals import _by_ledger
 from flows.book.standing import NAMES
 from flows.book.upkeep import forget_book
 from flows.operations.purge import plan_purge, purge
-from flows.runs.identity import canonical
-from flows.runs.keys import prompted_prefix
 from flows.runs.purges import purges
-from flows.runs.single_links import answer_key
 from schemas.portal import CUID, NICKNAME, PAN
 from schemas.records import Removed, SingleAnswered, SingleAsked
 from tests.again import PANS
@@ -31,6 +28,7 @@ from tests.builders import portal_rows, share_of
 from tests.clocked import ClockedStore
 from tests.night import Bench, issuer, portal_csv
 from tests.operations.retention import Killed, cleaner
+from tests.singles import recorded
 
 START = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
@@ -133,14 +131,12 @@ def test_a_purge_that_is_killed_and_finished_counts_once(tmp_path: Path) -> None
 
 def single(bench: Bench, cuid: str, days: int) -> None:
     """Record a single link whose fields were typed in, and that can be opened so many days."""
-    key = f"{prompted_prefix('bank')}{bench.now():%Y%m%dT%H%M%S}-{cuid}.json"
     asked = SingleAsked(
         row=None, cuid=cuid, last_4="4242", expiration="3012", at=bench.now(), by="tester"
     )
     until = bench.now().date() + timedelta(days=days)
     answered = SingleAnswered(outcome="linked", at=bench.now(), url="x", expires_on=until)
-    bench.store.create(key, canonical(asked))
-    bench.store.create(answer_key(key), canonical(answered))
+    recorded(bench.adapters, f"{bench.now():%Y%m%dT%H%M%S}-{cuid}", asked, answered)
 
 
 def test_who_had_a_single_link_of_no_run_is_counted_once_it_has_ended(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from sqlalchemy import Connection, update
 from flows.book import link_stages, upkeep
 from flows.book.attempts import ATTEMPT
 from flows.book.book import read_book
-from flows.book.stored_book import forget_rows, of_turn, read_attempts
-from flows.book.upkeep import BookOfRuns, forget_book, stored_runs
+from flows.book.stored_book import ReadRun, forget_rows, of_turn, read_attempts, read_runs
+from flows.book.upkeep import BookOfRuns, forget_book
 from flows.database.connection import Database
 from flows.database.within import Within
 from flows.operations.delivery import deliver
@@ -47,6 +47,12 @@ def stands(bench: Bench) -> list[tuple[object, ...]]:
     """Return all that the book says of each card."""
     cards = read_book(bench.context.adapters, "bank").cards(DAY)
     return sorted(cards.rows(), key=str)
+
+
+def stored_runs(bench: Bench) -> dict[str, ReadRun]:
+    """Return what the database has of each run, brought up to date."""
+    with upkeep.tables(bench.context.adapters, "bank", BookOfRuns(bench.runs)) as connection:
+        return read_runs(connection, "bank")
 
 
 def from_ledgers(bench: Bench) -> list[tuple[object, ...]]:
@@ -213,7 +219,7 @@ def test_a_run_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(link_stages, "followed_links", lambda *_: pytest.fail("read again"))
 
     said = stands(bench)
-    rows = stored_runs(bench.context.adapters, bench.runs)
+    rows = stored_runs(bench)
 
     assert 6 == len(said)
     assert [run] == [*rows]
@@ -232,5 +238,5 @@ def test_each_kind_of_database_says_what_the_ledgers_say(
     second = night(bench, 2)
 
     assert from_ledgers(bench) == stands(bench)
-    rows = stored_runs(bench.context.adapters, bench.runs)
+    rows = stored_runs(bench)
     assert [(first, 1), (second, 2)] == [(run, row.turn) for run, row in sorted(rows.items())]

@@ -6,13 +6,16 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from sqlalchemy import select
 
 from flows.commands.context import Context
 from flows.commands.entry import Entry
+from flows.database.connection import Database
 from flows.operations.four_eyes import NobodyError
 from flows.operations.settings_in_force import SettingsNotAgreedError
 from flows.registry import ENTRIES
 from schemas.actions import Gate
+from schemas.database import DERIVED, ISSUER, JOURNAL, METADATA, REQUEST, SETTINGS_IN_FORCE
 from schemas.persons import normalised
 from schemas.settings import Act
 from tests.builders import quick
@@ -34,7 +37,8 @@ ALONE = {
 TRAIL_ALONE = {"audit accept"}
 # Entry governs every command alike: `make test` tries these, `make test-all` each
 SOME = ("outbox hold", "mend close", "mend reseal", "deliver", "purge", "link-form")
-KEPT = ("bank/approvals/", "bank/journal/")
+# what of the database is beside what an act does: who did it, and what is derived
+BESIDE = (*DERIVED, ISSUER, JOURNAL, REQUEST, SETTINGS_IN_FORCE)
 
 
 def need_two(folder: Path) -> None:
@@ -44,11 +48,15 @@ def need_two(folder: Path) -> None:
         toml.write(f"\n[four_eyes]\nacts = [{acts}]\n")
 
 
-def stored(folder: Path) -> dict[str, bytes]:
-    """Return what is in the store but requests, their trail and the settings."""
+def stored(folder: Path) -> dict[str, Any]:
+    """Return what is in store and database but requests, the journal and the settings."""
     files = (file for file in (folder / "store").rglob("*") if file.is_file())
     by_key = {str(file.relative_to(folder / "store")): file.read_bytes() for file in files}
-    return {key: content for key, content in by_key.items() if not key.startswith(KEPT)}
+    objects = {key: data for key, data in by_key.items() if not key.startswith("bank/journal/")}
+    tables = [table for table in METADATA.sorted_tables if table not in BESIDE]
+    with Database(folder / "cardlink.db").snapshot() as connection:
+        rows = {table.name: connection.execute(select(table)).all() for table in tables}
+    return {**objects, **rows}
 
 
 @pytest.mark.parametrize(

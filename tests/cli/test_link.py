@@ -118,7 +118,7 @@ def test_a_row_gets_its_link_on_stdout_and_the_record_is_named(
     assert lines == [
         kept.answered.url,
         f"c-1: expires on {kept.answered.expires_on}",
-        f"recorded: bank/runs/{run}/single/000000001-1.json",
+        f"recorded: {run}/000000001-1",
         "send the URL to this cardholder and to nobody else",
     ]
 
@@ -212,7 +212,7 @@ def test_a_row_that_has_its_link_now_is_refused_and_a_reason_overrides(
     facts = json.loads(forced.stdout)
     assert (refused.exit_code, forced.exit_code) == (2, 0)
     assert "has a link" in refused.stderr
-    assert (facts["outcome"], facts["attempt"][-6:]) == ("linked", "2.json")
+    assert (facts["outcome"], facts["attempt"][-6:]) == ("linked", "0001-2")
     assert [one.asked.override for one in bench.stored(run).single_link_attempts] == [
         "",
         "lost by the cardholder",
@@ -224,7 +224,7 @@ def test_fields_are_typed_in_at_a_terminal_and_card_number_and_cvv_are_not_shown
 ) -> None:
     seen = on_terminal(tmp_path, who(service), ["link", "bank", "--prompt"], TYPED)
 
-    (kept,) = prompted_singles(bench.store, BANK)
+    (kept,) = prompted_singles(bench.adapters, BANK)
     assert seen.code == 0
     assert kept.answered is not None
     assert seen.stdout.startswith(f"{kept.answered.url}\nc-9: expires on ")
@@ -303,7 +303,7 @@ def test_a_refusal_that_repeats_cvv_number_and_password_leaves_none_of_them(
     server.server_close()
 
     assert done.exit_code == 3, done.output
-    (kept,) = prompted_singles(bench.store, BANK)
+    (kept,) = prompted_singles(bench.adapters, BANK)
     stored = b"".join(bench.snapshot().values()).decode()
     shown = done.output + traced.output + caplog.text
     # digests, moments, and the names of processes have any three digits
@@ -347,7 +347,7 @@ def test_a_refused_card_is_told_with_the_partners_codes(
     tmp_path: Path, service: RunningService
 ) -> None:
     toml = TOML.format(fingerprint=keys.sound().fingerprint, address=service.address)
-    (tmp_path / "bank.toml").write_text(toml + 'service_property = "another"\n')
+    (tmp_path / "bank.toml").write_text(toml + 'names.request.service = ["another"]\n')
     bench = local_bench(tmp_path)
     run = left_over(bench)
 

@@ -13,7 +13,7 @@ import pytest
 
 from flows.commands.context import Context
 from flows.commands.person import erase, export
-from flows.partner_api.single_links import link_typed
+from flows.partner_api.linking import link_typed
 from schemas.personal_data import PLACES
 from schemas.portal import ADDRESS1, CUID, EMAIL, LAST_NAME, PHONE
 from tests.night import issuer
@@ -118,10 +118,9 @@ def test_the_security_page_has_every_place_with_personal_data() -> None:
 
     missing = [name for name in PLACES if f"`{name}/" not in page]
 
-    assert [
-        "outcomes",
-        "decisions",
-        "unfinished",
-    ] == missing  # folders of other names, which it has
+    # these are named otherwise, or are no folders
+    assert ["outcomes", "single", "decisions", "requests", "unfinished"] == missing
     assert "decisions in the database" in page
+    assert "requests in the database" in page
     assert "answers in the database" in page
+    assert "`single_link` of the database" in page

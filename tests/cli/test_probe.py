@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from flows.extensions.simulator.service.refusals import Disturbance
-from flows.partner_api.fields import fields_of
-from flows.partner_api.guesses import guessed_job, guessed_link
+from flows.partner_api.probe import guessed_job, guessed_link
 from flows.partner_api.responses import job_of, link_of
+from flows.partner_api.translation import fields_of
 from schemas.partner_api.profile import INTERFACE, Profile
 from tests.builders import quick
 from tests.cli.test_placements import cardlink, serve
@@ -78,10 +78,10 @@ def test_a_service_that_speaks_as_the_interface_does_needs_no_table_and_no_value
 
 
 def test_the_proposed_tables_find_what_came_and_every_guess_is_a_doubt() -> None:
-    link = guessed_link(LINK, fields_of(LINK), INTERFACE.link)
-    job = guessed_job(JOB, fields_of(JOB), INTERFACE.job)
+    link = guessed_link(LINK, fields_of(LINK), INTERFACE)
+    job = guessed_job(JOB, fields_of(JOB), INTERFACE)
 
-    profile = Profile.model_validate(tomllib.loads("\n".join([*link.lines, *job.lines]))["service"])
+    profile = Profile.model_validate({"names": tomllib.loads("\n".join([*link.lines, *job.lines]))})
 
     record = link_of(body(LINK), profile)
     state = job_of(body(JOB), profile)
@@ -101,7 +101,7 @@ def test_the_proposed_tables_find_what_came_and_every_guess_is_a_doubt() -> None
     )
     assert "link.cuid: is it result.link.holder.externalId?" in link.doubts
     assert any("credential_requests: nothing that came" in doubt for doubt in job.doubts)
-    assert job.doubts[-1].startswith("job.job_timeout_unit: more time is left than any job has")
+    assert job.doubts[-1].startswith("job.job_timeout_ms: more time is left than any job has")
 
 
 def test_fields_are_names_and_types_and_a_name_that_is_a_value_is_left_out() -> None:
@@ -122,15 +122,15 @@ def test_fields_are_names_and_types_and_a_name_that_is_a_value_is_left_out() -> 
 
 def test_the_proposal_is_written_to_a_new_file(tmp_path: Path) -> None:
     with placed(tmp_path, 3) as night:
-        serve(tmp_path, night.service, '[service.link]\nopened = ["seen"]\n')
+        serve(tmp_path, night.service, '[service.names]\nlink.opened_on = ["seen"]\n')
         file = tmp_path / "proposal.toml"
 
         done = cardlink(tmp_path, night.service, "service", "probe", "bank", "--write", str(file))
         again = cardlink(tmp_path, night.service, "service", "probe", "bank", "--write", str(file))
 
     assert (0, 2) == (done.exit_code, again.exit_code)
-    proposed = tomllib.loads(file.read_text())["service"]["link"]
-    assert {"opened": ["opened_on"]} == proposed
+    proposed = tomllib.loads(file.read_text())["service"]["names"]["link"]
+    assert {"opened_on": ["opened_on"]} == proposed
 
 
 @pytest.mark.slow

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.partner_api.link_ids import LinkedRow
-from flows.partner_api.link_record import NOT_SAID, differences, read_record
+from flows.partner_api.probe import NOT_SAID, differences, read_record
+from flows.partner_api.run_links import LinkedRow
 from flows.partner_api.service import StrangeAnswerError
 from schemas.partner_api.service import ServiceSettings
 from tests import keys

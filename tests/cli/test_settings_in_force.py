@@ -10,16 +10,17 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from sqlalchemy import delete, select
+from sqlalchemy import Connection, Executable, delete, insert, select, update
 
 from flows.cli.main import main
 from flows.database.connection import Database
 from flows.operations.four_eyes import ApprovalError, RequestChangedError
 from flows.operations.settings_in_force import SettingsLostError, SettingsNotAgreedError
+from flows.operations.stored_requests import number_of
 from flows.registry import ENTRIES
 from flows.runs.identity import canonical, digest
 from flows.wiring import open_store
-from schemas.database import SETTINGS_IN_FORCE
+from schemas.database import REQUEST, SETTINGS_IN_FORCE
 from tests import keys
 from tests.builders import quick
 from tests.night import Bench, issuer
@@ -104,6 +105,22 @@ def recorded(bank: Bench) -> list[dict[str, Any]]:
     query = select(SETTINGS_IN_FORCE).order_by(SETTINGS_IN_FORCE.c.number)
     with bank.database.snapshot() as connection:
         return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def attack(bank: Bench, *statements: Executable) -> None:
+    """Do what somebody can who may write to the database."""
+
+    def work(connection: Connection) -> None:
+        for statement in statements:
+            connection.execute(statement)
+
+    bank.database.act("bank", work)
+
+
+def proved(folder: Path) -> tuple[int, set[str]]:
+    """Return how `audit verify` ends, and what it finds."""
+    done = typed(folder, "audit", "verify", "bank")
+    return done.exit_code, {finding["key"] for finding in facts(done)["findings"]}
 
 
 def refused(done: Result) -> tuple[int, str]:
@@ -318,44 +335,44 @@ def test_an_approval_does_not_carry_over_to_another_portal_key(
 
 
 @pytest.mark.parametrize("field", quick(2, ["actor", "digest", "line", "until", "would"]))
-def test_a_request_that_was_edited_in_the_store_is_refused(
+def test_a_request_that_was_edited_in_the_database_is_refused_and_found(
     bank: Bench, tmp_path: Path, field: str
 ) -> None:
     write(tmp_path, TOML + TWO)
     bank.drop(20, bad=0.3)
     number = requested(tmp_path, *GATE)
-    request = tmp_path / "store" / "bank" / "approvals" / number / "000001.json"
-    record = json.loads(request.read_bytes())
-    edits = {"actor": "bert", "until": "2099-01-01T00:00:00Z", "would": {}}
-    record[field] = edits.get(field, "x")
-    request.write_bytes(canonical(record))
+    edits = {"actor": "bert", "until": datetime(2099, 1, 1, tzinfo=UTC), "would": {}}
+    edited = {field: edits.get(field, "x")}
+    attack(bank, update(REQUEST).where(REQUEST.c.number == number).values(**edited))
 
     done = typed(tmp_path, *GATE, who="anna" if field == "actor" else "bert", approve=number)
 
     assert (2, RequestChangedError.__name__) == refused(done)
     assert not list(bank.runs.committed())
+    assert (4, {f"request/{number}"}) == proved(tmp_path)
 
 
-def test_a_request_put_into_the_store_in_the_name_of_another_is_refused(
+def test_a_request_put_into_the_database_in_the_name_of_another_is_refused_and_found(
     bank: Bench, tmp_path: Path
 ) -> None:
     write(tmp_path, TOML + TWO)
     bank.drop(20, bad=0.3)
     number = requested(tmp_path, *GATE)
-    approvals = tmp_path / "store" / "bank" / "approvals"
-    record = json.loads((approvals / number / "000001.json").read_bytes())
-    forged = canonical({**record, "actor": "bert"})
-    place = approvals / digest(forged)[:12]
-    place.mkdir()
-    (place / "000001.json").write_bytes(forged)
+    with bank.database.snapshot() as connection:
+        [row] = connection.execute(select(REQUEST)).mappings()
+    forged = {**row, "actor": "bert"}
+    forged["number"] = number_of(forged)
+    attack(bank, insert(REQUEST).values(**forged))
 
-    done = typed(tmp_path, *GATE, who="anna", approve=place.name)
+    done = typed(tmp_path, *GATE, who="anna", approve=forged["number"])
 
-    assert "the journal" in facts(done)["message"]
+    assert number == row["number"]
+    assert "it is not as the journal has it" in facts(done)["message"]
     assert not list(bank.runs.committed())
+    assert (4, {f"request/{forged['number']}"}) == proved(tmp_path)
 
 
-def test_a_request_whose_use_was_removed_from_the_store_is_not_used_again(
+def test_a_request_whose_use_was_removed_from_the_database_is_not_used_again(
     bank: Bench, tmp_path: Path
 ) -> None:
     write(tmp_path, TOML + TWO)
@@ -366,11 +383,13 @@ def test_a_request_whose_use_was_removed_from_the_store_is_not_used_again(
     number = requested(tmp_path, *line)
     typed(tmp_path, *line, who="bert", approve=number)
     typed(tmp_path, "outbox", "hold", run_of(bank), "1", "--reason", "y", who="carl")
-    (tmp_path / "store" / "bank" / "approvals" / number / "000002.json").unlink()
+    unused = {"state": "waiting", "second": None, "second_by": None}
+    attack(bank, update(REQUEST).where(REQUEST.c.number == number).values(**unused))
 
     done = typed(tmp_path, *line, who="bert", approve=number)
 
-    assert "the journal" in facts(done)["message"]
+    assert "it is not as the journal has it" in facts(done)["message"]
+    assert (4, {f"request/{number}"}) == proved(tmp_path)
 
 
 def test_a_request_is_refused_with_the_difference_once_its_subject_is_another(
@@ -398,13 +417,14 @@ def test_settings_whose_records_were_removed_are_not_recorded_anew(
     write(tmp_path, TOML + TWO)
     bank.drop(20)
     typed(tmp_path, "submit", "bank", who="anna")
-    bank.database.act("bank", lambda connection: connection.execute(delete(SETTINGS_IN_FORCE)))
+    attack(bank, delete(SETTINGS_IN_FORCE))
     write(tmp_path, TOML)
 
     done = typed(tmp_path, "submit", "bank", who="anna")
 
     assert (4, SettingsLostError.__name__) == refused(done)
     assert [] == recorded(bank)
+    assert (4, {"settings_in_force/1"}) == proved(tmp_path)
 
 
 def test_no_setting_that_only_identifies_or_opens_something_is_stored(

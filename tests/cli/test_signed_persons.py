@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from sqlalchemy import select
 
 from flows.adapters.gpg_signer import is_signed_by
 from flows.adapters.local import LocalStore
@@ -17,9 +18,11 @@ from flows.commands.context import Context
 from flows.commands.outbox import cancel
 from flows.database.connection import Database
 from flows.operations.four_eyes import NotProvedError, RequestChangedError
-from flows.runs.audited_store import WRITTEN
-from flows.runs.identity import canonical, digest
+from flows.operations.stored_requests import ENTRIES, WAITING, number_of
+from flows.runs.identity import canonical
 from flows.runs.journal import Act, enter
+from schemas.database import REQUEST
+from schemas.records import Request
 from tests import keys
 from tests.night import edges
 from tests.test_dry_runs import outbox
@@ -64,6 +67,13 @@ def facts(done: Result) -> dict[str, Any]:
     return found
 
 
+def stored(folder: Path) -> dict[str, Any]:
+    """Return the one request that is stored."""
+    with Database(folder / "cardlink.db").snapshot() as connection:
+        [row] = connection.execute(select(REQUEST)).mappings()
+    return {str(name): value for name, value in row.items()}
+
+
 def test_two_persons_act_with_their_keys_and_both_signatures_are_stored(
     tmp_path: Path, run: str
 ) -> None:
@@ -71,19 +81,16 @@ def test_two_persons_act_with_their_keys_and_both_signatures_are_stored(
 
     done = typed(tmp_path, run, "bert", "bert", number)
 
-    place = tmp_path / "store" / "bank" / "approvals" / number
-    requested, used, ended = (json.loads(file.read_bytes()) for file in sorted(place.iterdir()))
-    statement = (place / "000001.json").read_bytes()
+    row = stored(tmp_path)
+    requested = Request.model_validate({name: row[name] for name in Request.model_fields})
+    unsigned = canonical(requested.model_copy(update={"signature": None}))
+    anna = KEYS["anna"]
     bert = KEYS["bert"]
     assert 0 == done.exit_code
-    assert ["requested", "carried out", "carried out"] == [
-        one["what"] for one in (requested, used, ended)
-    ]
-    for one in (used, ended):
-        assert is_signed_by(statement, one["signature"], bert.public, bert.fingerprint)
-    unsigned = canonical({**requested, "signature": None})
-    anna = KEYS["anna"]
-    assert is_signed_by(unsigned, requested["signature"], anna.public, anna.fingerprint)
+    assert (number, "ended") == (row["number"], row["state"])
+    assert is_signed_by(unsigned, row["signature"], anna.public, anna.fingerprint)
+    second = (canonical(requested), row["second_signature"])
+    assert is_signed_by(*second, bert.public, bert.fingerprint)
 
 
 @pytest.mark.parametrize(
@@ -124,27 +131,24 @@ def test_a_form_has_nobodys_key_so_its_names_do_not_count(
 def test_a_request_forged_with_its_entry_is_refused_because_nobody_signed_it(
     tmp_path: Path, run: str
 ) -> None:
-    number = facts(typed(tmp_path, run, "anna", "anna"))["request"]
-    approvals = tmp_path / "store" / "bank" / "approvals"
-    record = json.loads((approvals / number / "000001.json").read_bytes())
-    forged = canonical({**record, "actor": "bert"})
-    place = approvals / digest(forged)[:12]
-    place.mkdir()
-    (place / "000001.json").write_bytes(forged)
-    name_in_journal(tmp_path, f"bank/approvals/{place.name}/000001.json", forged)
+    typed(tmp_path, run, "anna", "anna")
+    forged = {**stored(tmp_path), "actor": "bert"}
+    forged["number"] = number_of(forged)
+    put(tmp_path, forged)
 
-    done = typed(tmp_path, run, "anna", "anna", place.name)
+    done = typed(tmp_path, run, "anna", "anna", forged["number"])
 
     assert (2, RequestChangedError.__name__) == (done.exit_code, facts(done)["error"])
     assert "bert did not sign it" in facts(done)["message"]
 
 
-def name_in_journal(folder: Path, key: str, content: bytes) -> None:
-    """Add an entry to the journal, as whoever can write to the database can."""
+def put(folder: Path, values: dict[str, Any]) -> None:
+    """Put a request with its entry into the database, as whoever can write to that can."""
 
     def work(act: Act) -> None:
-        act.facts["objects"] = {key: digest(content)}
+        own = {name: value for name, value in values.items() if name not in ("issuer", "entry")}
+        act.insert(REQUEST, **own, entry=act.number)
 
     outside = edges(LocalStore(folder / "store"), Database(folder / "cardlink.db"))
     adapters = outside._replace(now=lambda: datetime.now(UTC))
-    enter(adapters, "bank", WRITTEN, work)
+    enter(adapters, "bank", ENTRIES[WAITING], work)

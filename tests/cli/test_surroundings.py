@@ -295,7 +295,7 @@ def test_after_a_kill_for_want_of_memory_the_next_command_does_the_work(tmp_path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("there", ["runs/*/seals", "runs/*/chunks/*", "runs/*/ledger"])
+@pytest.mark.parametrize("there", ["runs/*/chunks", "runs/*/chunks/*", "runs/*/ledger"])
 @pytest.mark.parametrize("back", ["", "sleep 0.3; mv away store; "])
 def test_a_store_that_vanishes_is_named_and_once_it_is_back_the_next_command_does_the_work(
     tmp_path: Path, there: str, back: str

@@ -95,11 +95,9 @@ def asked(folder: Path, *arguments: str, who: str = "anna") -> str:
 
 
 def others(bank: Bench) -> dict[str, bytes]:
-    """Return everything in the store but requests and segments of the journal."""
+    """Return everything in the store but segments of the journal."""
     return {
-        key: data
-        for key, data in bank.snapshot().items()
-        if not key.startswith(("bank/approvals/", "bank/journal/"))
+        key: data for key, data in bank.snapshot().items() if not key.startswith("bank/journal/")
     }
 
 
@@ -295,7 +293,6 @@ def test_every_command_and_form_that_changes_something_asks_who_acts() -> None:
         "check",
         "upload",
         "report",
-        "analysis",
         "worklist",
         "cardholders",
         "programme",
@@ -361,10 +358,13 @@ def test_the_evidence_of_a_run_holds_what_an_assessor_needs_and_neither_cardhold
         "objects.sha256",
     } <= set(files)
     assert {
-        f"approvals/{number}/000001.json",
         "run.json",
     } <= set(files)
     assert {f"runs/{run}/report/summary.json", f"runs/{run}/report/chunks.csv"} <= set(files)
+    [asked_for] = map(json.loads, files["requests.jsonl"].splitlines())
+    assert (number, "anna", "bert") == tuple(
+        asked_for[name] for name in ("number", "actor", "second")
+    )
     assert "bert for anna via" in files["README.md"]
     assert keys.sound().fingerprint in files["run.json"]
     assert sorted(files) == sorted([*done["files"], "SHA256SUMS"])

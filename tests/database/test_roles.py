@@ -1,4 +1,6 @@
-"""The workers' role of a PostgreSQL does everything but change the journal."""
+"""The workers' role of a PostgreSQL does everything but change the journal, and that of analysts
+reads views.
+"""
 
 from __future__ import annotations
 
@@ -12,22 +14,30 @@ import pytest
 from flows.database.connection import Database
 from flows.operations.audit import verify
 from flows.runs.journal import Act, enter, entries
+from schemas.database import METADATA
+from schemas.views import VIEWS
 from tests.memory import MemoryStore
 from tests.night import BANK, edges
 from tests.servers import PostgresqlServer
 
-RIGHTS = Path(__file__).parents[2] / "deploy/postgresql.sql"
+DEPLOY = Path(__file__).parents[2] / "deploy"
+RIGHTS = {"workers": "postgresql.sql", "analysts": "postgresql-analysts.sql"}
 
 
-@pytest.fixture
-def addresses(postgresql_server: PostgresqlServer) -> Iterator[tuple[str, str]]:
-    """The address of a database for its owner, and for the workers."""
-    role = f"workers_{uuid4().hex}"
+@pytest.fixture(params=["workers"])
+def addresses(
+    request: pytest.FixtureRequest, postgresql_server: PostgresqlServer
+) -> Iterator[tuple[str, str]]:
+    """The address of a database for its owner, and for the workers, or the analysts."""
+    role = f"{request.param}_{uuid4().hex}"
+    rights = (DEPLOY / RIGHTS[request.param]).read_text()
     with postgresql_server.database() as address:
-        edges(MemoryStore(), Database(address)).store.create(f"{BANK}/single/x.json", b"{}")
+        edges(MemoryStore(), Database(address)).store.create(
+            f"{BANK}/deliveries/000001/links.csv", b"{}"
+        )
         with psycopg.connect(address, autocommit=True) as owner:
             owner.execute(f"CREATE ROLE {role} LOGIN")
-            owner.execute(RIGHTS.read_text().replace(':"workers"', role).encode())
+            owner.execute(rights.replace(f':"{request.param}"', role).encode())
         yield address, f"{address}&user={role}"
         with psycopg.connect(address, autocommit=True) as owner:
             owner.execute(f"DROP OWNED BY {role}")
@@ -50,3 +60,15 @@ def test_workers_make_entries_and_cannot_change_or_remove_them(addresses: tuple[
         for change in changes:
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 connection.execute(change)
+
+
+@pytest.mark.parametrize("addresses", ["analysts"], indirect=True)
+def test_analysts_read_each_view_and_no_table(addresses: tuple[str, str]) -> None:
+    with psycopg.connect(addresses[1], autocommit=True) as connection:
+        for view in VIEWS:
+            assert [] == connection.execute(f"SELECT * FROM {view.name}").fetchall()
+        for table in METADATA.tables:
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(f'SELECT * FROM "{table}"')
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute("CREATE TABLE mine (x integer)")

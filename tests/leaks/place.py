@@ -41,8 +41,6 @@ max_one_value."service_card.name_on_card" = 1.0
 max_one_value."service_card.address.address1" = 1.0
 max_one_value."service_card.address.first_name" = 1.0
 max_one_value."service_card.address.last_name" = 1.0
-[analysis]
-export = true
 [portal]
 fingerprints = ["{fingerprint}"]
 allowed_hosts = ["links.example.com"]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import csv
 import io
 import random
+import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -337,7 +338,7 @@ def spoken(answer: Made) -> str:
 
 def run_of(chunk: str) -> str:
     """Return the run of a chunk."""
-    return chunk.partition(".")[0][:-6]
+    return re.sub(r"(-e\d+)?-\d{5}$", "", chunk.partition(".")[0])
 
 
 def number_of(chunk: str) -> int:

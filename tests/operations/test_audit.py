@@ -229,12 +229,11 @@ def test_the_first_of_several_is_named_first_with_who_recorded_it(lived: Lived) 
     assert BY == found[0].by
 
 
-def test_a_seal_record_that_no_longer_names_its_chunks_is_found(lived: Lived) -> None:
-    seal = next((key for key in lived.objects if "/seals/" in key), None)
-    if seal is not None:
-        changed = lived.objects[seal].replace(b'":"', b'":"0', 1)
+def test_chunks_of_an_epoch_that_was_never_committed_are_no_finding(lived: Lived) -> None:
+    chunk = next(key for key in lived.objects if "/chunks/" in key)
+    left = f"{chunk[:-14]}-e7{chunk[-14:]}"
 
-        assert {(seal, CHANGED)} == lived.found({**lived.objects, seal: changed})
+    assert set() == lived.found({**lived.objects, left: b"sealed by who lost the claim"})
 
 
 def test_an_end_that_was_cut_off_shows_against_an_earlier_head(lived: Lived) -> None:
@@ -271,8 +270,8 @@ def test_what_a_killed_command_named_is_no_finding_and_told_where_it_is_not_ther
 ) -> None:
     bench = lived.changed()
     store = cast(MemoryStore, bench.store)
-    store.die_at("/single/", 2, late=late)  # it is looked up before it is written
-    key = f"{BANK}/single/noted.json"
+    store.die_at("/links-", 2, late=late)  # it is looked up before it is written
+    key = f"{BANK}/deliveries/000001/links-noted.csv"
 
     with pytest.raises(KilledError):
         bench.adapters.store.create(key, b"{}")
@@ -318,7 +317,7 @@ def test_writers_at_the_same_time_lose_no_entry(tmp_path: Path, database: Databa
     def write(writer: int) -> None:
         adapters = edges(store, database)
         for number in range(10):
-            adapters.store.create(f"{BANK}/single/{writer}-{number}.json", b"{}")
+            adapters.store.create(f"{BANK}/deliveries/{writer:06d}/links-{number}.csv", b"{}")
 
     with ThreadPoolExecutor(6) as writers:
         list(writers.map(write, range(6)))

@@ -37,8 +37,8 @@ from flows.operations.delivery import (
     links_now,
 )
 from flows.operations.giving_up import Which, give_up
-from flows.partner_api.single_links import link_row, link_typed
-from flows.partner_api.single_request import Terms
+from flows.partner_api.link_requests import Terms
+from flows.partner_api.linking import link_row, link_typed
 from flows.reports.rebuild import rebuild
 from flows.reports.survey import survey
 from flows.reports.work_kinds import TO_DELIVER

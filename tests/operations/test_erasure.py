@@ -15,7 +15,6 @@ import pytest
 from sqlalchemy import Connection, select, update
 
 from flows.adapters.local import LocalStore
-from flows.analysis.export import export
 from flows.book import upkeep
 from flows.book.book import read_book
 from flows.book.people import balance
@@ -32,15 +31,17 @@ from flows.operations.erasure import (
     erasure_of,
     plan_erasure,
 )
+from flows.operations.four_eyes import Command, request
 from flows.operations.purge import purge
+from flows.operations.stored_requests import open_requests
+from flows.partner_api.linking import link_typed
 from flows.partner_api.service import AnswerLostError, LinkRequestError
-from flows.partner_api.single_links import link_typed
 from flows.reports.across import reconcile_runs
 from flows.runs.decisions import ERASURE
 from flows.runs.erased import unfinished_erasures
 from flows.runs.keys import CLEANED
 from flows.runs.single_links import prompted_singles
-from schemas.database import DECISION, JOURNAL, METADATA
+from schemas.database import DECISION, JOURNAL, METADATA, REQUEST
 from schemas.portal import CITY, CUID
 from tests.builders import portal_rows, quick
 from tests.night import BANK, DAY, NOON, Bench, local_bench, made_once, portal_csv
@@ -74,7 +75,6 @@ def delivered(folder: Path, /) -> tuple[Bench, str]:
     deliver(named.context)
     confirm(named.context, 1, "received")
     reconcile_runs(named.context)
-    export(named.context)
     return bench, run
 
 
@@ -194,7 +194,7 @@ def test_what_stays_until_its_own_end_is_named(tmp_path: Path) -> None:
         f"bank/results/card-links-{run}-00001-result.csv",
         "bank/deliveries/000001/links.parquet",
     } == kept
-    assert {"ledger": 1, "outcomes": 1, "deliveries": 1, "analysis": 1} == plan.removed
+    assert {"ledger": 1, "outcomes": 1, "deliveries": 1} == plan.removed
     versioned = plan_erasure(bench.context, OfRows(run, [row_of(bench, run)]), hides=True)
     assert "the bucket keeps versions" in {each.why for each in versioned.kept}
 
@@ -383,8 +383,8 @@ def typed_in(bench: Bench, linker: Linker | None = None) -> str:
     """Request a link for the person with fields that are typed in; return its name."""
     with suppress(AnswerLostError):
         link_typed(bench.context, linker or Linker(), {**TYPED, CUID: GONE})
-    [single] = prompted_singles(bench.store, BANK)
-    return single.key.rpartition("/")[2].removesuffix(".json")
+    [single] = prompted_singles(bench.adapters, BANK)
+    return single.id
 
 
 def test_who_is_known_from_a_typed_in_link_alone_is_forgotten_and_gets_no_other(
@@ -452,6 +452,52 @@ def test_a_single_link_that_an_issuer_does_not_have_is_said_to_be_missing(tmp_pa
 
     with pytest.raises(NoSuchLinkError, match="has no link 20261120T120000000000-ab12cd34"):
         plan_erasure(bench.context, OfSingle("20261120T120000000000-ab12cd34"))
+
+
+# Requests for a second person
+# --------------------------------------------------------------------------------------------------
+
+
+def requested(bench: Bench, cuid: str) -> str:
+    """Request something that names a cardholder; return the number of the request."""
+    line = f"cardlink mend give-up bank --cuid {cuid}"
+    command = Command("give-up", line, {"cuids": [cuid]}, (), {}, "anna", WHY)
+    return request(bench.context, command)[0]
+
+
+def requests_naming(bench: Bench, cuid: str) -> list[str]:
+    """Return the numbers of the requests that have a cuid anywhere."""
+    with bench.database.snapshot() as connection:
+        rows = connection.execute(select(REQUEST)).all()
+    return [row.number for row in rows if cuid in str(row)]
+
+
+@pytest.mark.parametrize("calls", [1000, *quick(1, [8, 11, 15, 20, 25, 30, 40, 60])])
+def test_of_a_request_that_names_a_forgotten_cardholder_is_left_that_there_was_one(
+    tmp_path: Path, calls: int
+) -> None:
+    first, run = delivered(tmp_path)
+    bench = trailed(first)
+    gone = requested(bench, GONE)
+    other = requested(bench, OTHERS[0])
+    dying = _Dying(tmp_path / "store")
+    dying.left = calls
+    planned = plan_erasure(bench.context, OfRows(run, [row_of(bench, run)])).removed["requests"]
+
+    with suppress(_Killed):
+        erase(replace(bench, store=dying).context, dying, OfRows(run, [row_of(bench, run)]), WHY)
+    bench = trailed(first)
+    is_recorded = erasure_of(bench.adapters, BANK, GONE) is not None
+    purge(bench.context, cleaner(first))
+
+    assert 1 == planned
+    assert ([] if is_recorded else [gone]) == requests_naming(bench, GONE)
+    assert [other] == requests_naming(bench, OTHERS[0])
+    waiting = {other} if is_recorded else {gone, other}
+    assert waiting == {each.number for each in open_requests(bench.context)}
+    with bench.database.snapshot() as connection:
+        assert GONE not in str(connection.execute(select(JOURNAL)).all())
+    assert set() == findings(bench)
 
 
 # The book in the database

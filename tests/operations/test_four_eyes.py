@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Executable, delete, insert, select, update
 
-from flows.adapters.local import LocalStore
-from flows.operations import four_eyes
+from flows.database.connection import Database
+from flows.operations.audit import verify
+from flows.operations.audit_journal import CHANGED, EMPTIED, INSERTED, REMOVED
 from flows.operations.four_eyes import (
     ApprovalError,
     Command,
@@ -19,12 +22,18 @@ from flows.operations.four_eyes import (
     carrying_out,
     request,
 )
-from flows.operations.stored_requests import open_requests, stopped, unexpired_requests
-from flows.runs.keys import approvals, corrections, extracts, results
-from flows.runs.store import StoreBusyError
-from tests.memory import KilledError
+from flows.operations.stored_requests import (
+    number_of,
+    open_requests,
+    stopped,
+    unexpired_requests,
+)
+from flows.runs.context import IssuerContext
+from flows.runs.keys import corrections, extracts, results
+from schemas.database import REQUEST
 from tests.memory_bench import memory_bench
-from tests.night import NOON, Bench, local_bench
+from tests.night import BANK, NOON, Bench, local_bench
+from tests.operations.test_governed_at_once import Killed, dying
 
 MOMENT = timedelta(microseconds=1)
 LINE = "cardlink outbox release bank-20261120-01234567 1"
@@ -49,8 +58,13 @@ def bench_at(folder: Path) -> tuple[Bench, Callable[[timedelta], None]]:
 
 def carried_out(bench: Bench, number: str, actor: str = "bert") -> str:
     """Carry a request out; return who made it, or why it was not carried out."""
+    return carried_out_in(bench.context, number, actor)
+
+
+def carried_out_in(context: IssuerContext, number: str, actor: str = "bert") -> str:
+    """Carry a request out in a context; return who made it, or why it was not carried out."""
     try:
-        with carrying_out(bench.context, number, command(actor)) as maker:
+        with carrying_out(context, number, command(actor)) as maker:
             return maker
     except ApprovalError as error:
         return str(error.fields["why"])
@@ -140,65 +154,99 @@ def test_a_request_whose_command_ended_is_not_one_that_was_stopped(tmp_path: Pat
 
 
 def test_of_two_who_carry_out_a_request_at_the_same_moment_one_is_refused_with_its_number(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     bench, _ = bench_at(tmp_path)
     number, _ = request(bench.context, command("anna"))
-    monkeypatch.setattr(four_eyes, "add_next", lambda *_: False)
+    first = carrying_out(bench.context, number, command("carl"))
 
+    def meanwhile() -> dict[str, str]:
+        assert "anna" == first.__enter__()
+        return {}
+
+    second = command("bert")._replace(rehearse=meanwhile)
     with (
         pytest.raises(ApprovalError, match="somebody else is carrying it out") as refused,
-        carrying_out(bench.context, number, command("bert")),
+        carrying_out(bench.context, number, second),
     ):
         pass
 
     assert number == refused.value.fields["number"]
+    first.__exit__(None, None, None)
+    assert carried_out(bench, number).startswith("carl used it on")
 
 
-def test_a_request_whose_carrying_out_could_not_be_recorded_can_be_carried_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("when", "later", "is_stopped"),
+    [("before", "anna", False), ("after", "bert used it on 2026-11-20 12:00", True)],
+)
+def test_a_request_whose_second_person_was_killed_is_used_up_once_that_is_recorded(
+    tmp_path: Path, when: str, later: str, is_stopped: bool
 ) -> None:
     bench, _ = bench_at(tmp_path)
     number, _ = request(bench.context, command("anna"))
-    create = LocalStore.create
 
-    def create_none_there(store: LocalStore, key: str, data: bytes) -> bool:
-        if key.startswith(approvals("bank")):
-            raise StoreBusyError(place=key, code="busy")
-        return create(store, key, data)
+    with pytest.raises(Killed):
+        carried_out_in(dying(bench, when), number)
 
-    with monkeypatch.context() as meanwhile:
-        meanwhile.setattr(LocalStore, "create", create_none_there)
-        with pytest.raises(StoreBusyError):
-            carried_out(bench, number)
-
-    assert "anna" == carried_out(bench, number)
+    assert is_stopped is bool(stopped(unexpired_requests(bench.context)))
+    assert later == carried_out(bench, number, "carl")
 
 
-def test_a_request_whose_second_person_was_killed_before_it_was_recorded_is_not_called_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+EDITS = {
+    "at": NOON - MOMENT,
+    "by": "another",
+    "actor": "bert",
+    "reason": "",
+    "act": "purge",
+    "until": NOON + timedelta(days=9),
+    "line": f"{LINE} 2",
+    "parameters": {"chunks": [2]},
+    "would": {"rows": 1},
+    "digest": "00",
+    "files": {"a": "1"},
+    "settings": "00",
+    "signature": "none",
+}
+
+
+def test_whatever_is_changed_of_a_request_is_refused_and_found(
+    tmp_path: Path, database: Database
 ) -> None:
-    bench, set_clock = bench_at(tmp_path)
+    bench = replace(local_bench(tmp_path), database=database)
     number, _ = request(bench.context, command("anna"))
-    create = LocalStore.create
-    dead = list[str]()
+    used, _ = request(bench.context, command("carl"))
+    assert "carl" == carried_out(bench, used)
+    open_one = update(REQUEST).where(REQUEST.c.number == number)
+    used_one = update(REQUEST).where(REQUEST.c.number == used)
+    with database.snapshot() as connection:
+        query = select(REQUEST).where(REQUEST.c.number == number)
+        forged = {**connection.execute(query).mappings().one(), "actor": "bert"}
+    forged["number"] = number_of(forged)
 
-    def mortal(store: LocalStore, key: str, data: bytes) -> bool:
-        dead.extend([key] if key.startswith(approvals("bank")) else [])
-        if dead:
-            raise KilledError
-        return create(store, key, data)
+    def attacked(attack: Executable, attacked_number: str) -> tuple[str, str]:
+        """Return why a request is not carried out after an attack, and what is found of it."""
+        with database.rehearsal(BANK) as connection:
+            connection.execute(attack)
+            adapters = bench.adapters.within(connection)
+            [finding] = verify(adapters, BANK).findings
+            assert f"request/{attacked_number}" == finding.key
+            context = bench.context._replace(adapters=adapters)
+            return carried_out_in(context, attacked_number, "dora"), finding.what
 
-    with monkeypatch.context() as meanwhile:
-        meanwhile.setattr(LocalStore, "create", mortal)
-        with pytest.raises(KilledError):
-            carried_out(bench, number)
-
-    at_once = carried_out(bench, number)
-    set_clock(timedelta(minutes=16))
-
-    assert "somebody is carrying it out, or was killed doing so" in at_once
-    assert "anna" == carried_out(bench, number)
+    edited = (f"what is requested is not that of request {number}", CHANGED)
+    for name, value in EDITS.items():
+        assert edited == attacked(open_one.values({name: value}), number), name
+    not_so = "it is not as the journal has it"
+    assert (not_so, CHANGED) == attacked(open_one.values(entry=REQUEST.c.entry + 99), number)
+    assert (not_so, CHANGED) == attacked(used_one.values(state="given back"), used)
+    assert (not_so, INSERTED) == attacked(insert(REQUEST).values(**forged), forged["number"])
+    gone = "there is no such request"
+    emptied = open_one.values(line=None, parameters=None, would=None)
+    assert (gone, EMPTIED) == attacked(emptied, number)
+    removed = delete(REQUEST).where(REQUEST.c.number == number)
+    assert (gone, REMOVED) == attacked(removed, number)
+    assert "anna" == carried_out(bench, number, "dora")
 
 
 @pytest.mark.parametrize("name", ["", "  ", "--"])

@@ -215,10 +215,10 @@ def test_retention_took_what_was_named_up_to_the_last_time_it_removed_its_kind()
     adapters = edges(MemoryStore())
     kept = {"run": "", "part": "ledger", "by": "anna", "setting": "", "bytes": 0}
     for since in (NOON, NOON - timedelta(days=9)):
-        facts = {**kept, "at": NOON, "since": since, "objects": {"single": 1}}
+        facts = {**kept, "at": NOON, "since": since, "objects": {"deliveries": 1}}
         enter(adapters, BANK, "", partial(add_purge, record=Purged.model_validate(facts)))
     purges = _Purges(adapters, BANK)
-    finding = cast(Any, SimpleNamespace(key="bank/single/x.json"))
+    finding = cast(Any, SimpleNamespace(key="bank/deliveries/000001/links.csv"))
 
     took = [purges.took(finding, moment) for moment in MOMENTS]
 

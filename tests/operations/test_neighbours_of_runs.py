@@ -70,13 +70,12 @@ def test_a_run_that_was_never_committed_is_as_old_as_its_newest_object() -> None
 
 def test_a_report_is_stale_once_it_is_behind_and_where_it_lists_not_all_breaks() -> None:
     def reasons(*, behind: bool, more: int = 0, last_is_notice: bool = True) -> list[str]:
-        keys = SimpleNamespace(singles="s/")
         outcomes = SimpleNamespace(state={"results": 1 + behind, "ingest": 7})
-        run = cast(Any, SimpleNamespace(keys=keys, outcomes=outcomes))
+        run = cast(Any, SimpleNamespace(single_link_attempts=[], outcomes=outcomes))
         breaks = [{"notice": False}, {"notice": last_is_notice}]
         recorded = {"closed": 0, "results": 1, "ingest": 7}
         summary = {"more_breaks": more, "breaks": breaks, "open": {"recorded": recorded}}
-        return list(retention._stale_report_reasons(run, ENTRIES[:1], summary))
+        return list(retention._stale_report_reasons(run, summary))
 
     newer = [bool(reasons(behind=behind)) for behind in (True, False)]
     unlisted = [
@@ -108,7 +107,7 @@ def test_a_summary_is_of_the_last_answer_and_of_the_last_thing_known_of_a_run() 
 def test_the_links_of_a_committed_run_keep_its_ledger_until_the_last_of_them_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    keys = SimpleNamespace(report=str, singles="s/")
+    keys = SimpleNamespace(report=str)
     entries = [Entry("summary.json", 1, NOON, "")]
     summary = {"more_breaks": 0, "breaks": [], "open": {"recorded": {}}}
     run = SimpleNamespace(
@@ -119,6 +118,7 @@ def test_the_links_of_a_committed_run_keep_its_ledger_until_the_last_of_them_end
         closed_breaks=(),
         outcomes=SimpleNamespace(state={}),
         committed_at=NOON,
+        single_link_attempts=[],
     )
     monkeypatch.setattr(retention, "_awaiting_rows", lambda _: {})
     monkeypatch.setattr(retention, "_open_breaks", lambda *_: [])

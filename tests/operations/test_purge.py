@@ -14,7 +14,6 @@ from typing import Any, cast
 import polars as pl
 import pytest
 
-from flows.analysis.export import export
 from flows.book.deliveries import read_changes, write_changes
 from flows.operations.alert_history import watch
 from flows.operations.history import history
@@ -24,7 +23,6 @@ from flows.operations.purge import (
     DEAD,
     _delivered_links,
     _links_of_no_run,
-    _single_links,
     _told_rows,
     plan_purge,
     purge,
@@ -40,12 +38,11 @@ from flows.runs.context import IssuerContext
 from flows.runs.delivered import DeliveryId, all_deliveries, line_of
 from flows.runs.errors import AbandonedError, LedgerPurgedError
 from flows.runs.handovers import make
-from flows.runs.identity import canonical
 from flows.runs.journal import Act, enter
 from flows.runs.keys import keys_of
 from flows.runs.outbox import move, outboxes
 from flows.runs.purges import purges
-from flows.runs.single_links import answer_key
+from flows.runs.single_links import prompted_singles
 from flows.runs.store import Entry
 from flows.submissions.prior_state import survey_cards
 from flows.submissions.submit import Submitted
@@ -67,6 +64,7 @@ from tests.operations.retention import (
     planned,
     sent,
 )
+from tests.singles import recorded
 
 
 def test_sealed_chunks_go_a_week_after_the_last_answer_and_not_before(tmp_path: Path) -> None:
@@ -92,13 +90,11 @@ def test_after_the_ledger_only_what_proves_the_run_is_left_and_no_source_is_touc
     tmp_path: Path,
 ) -> None:
     bench, run = answered(tmp_path)
-    export(bench.context)
     before = bench.snapshot()
 
     purge(later(bench, YEAR).context, cleaner(bench))
 
     after = bench.snapshot()
-    assert [] == [key for key in after if key.startswith("bank/analysis/rows/")]
     left = {
         key.removeprefix(f"bank/runs/{run}/").split("/")[0]
         for key in after
@@ -127,7 +123,7 @@ def test_a_purge_leaves_a_record_of_what_when_by_whom_and_by_which_setting(tmp_p
         ledger.setting,
     )
     assert ("balanced", 50) == (ledger.verdict, ledger.rows["linked"])
-    assert {"ledger", "report", "report/rows", "seals"} <= ledger.objects.keys()
+    assert {"ledger", "report", "report/rows"} <= ledger.objects.keys()
 
 
 @pytest.mark.parametrize("days", [0, WEEK, YEAR])
@@ -317,7 +313,6 @@ def test_delivered_links_go_with_the_ledgers_term_and_the_deliveries_stay(tmp_pa
     [
         (_delivered_links, ["bank/deliveries/000001/links.csv"]),
         (_told_rows, ["bank/acknowledgements/000001-01234567/rows.csv"]),
-        (_single_links, ["bank/single/1.json", answer_key("bank/single/1.json")]),
     ],
 )
 def test_links_of_no_run_go_from_the_moment_on_to_which_their_term_runs(
@@ -325,7 +320,7 @@ def test_links_of_no_run_go_from_the_moment_on_to_which_their_term_runs(
 ) -> None:
     bench = memory_bench()
     for key in keys:
-        bench.store.create(key, canonical(SingleAnswered(outcome="refused", at=NOON)))
+        bench.store.create(key, b"{}")
 
     due = [listed(bench.context, DROPPED + timedelta(microseconds=late)) for late in (-1, 0, 1)]
 
@@ -362,23 +357,19 @@ def test_links_asked_for_from_no_run_go_with_the_ledgers_term_unless_nobody_know
     tmp_path: Path,
 ) -> None:
     bench = later(local_bench(tmp_path), 0)
-    known, unknown = (
-        "bank/single/20261120T000000000001.json",
-        "bank/single/20261120T000000000002.json",
-    )
+    known, unknown = "20261120T000000000001", "20261120T000000000002"
     asked = SingleAsked(
         row=None, cuid="c-1", last_4="4242", expiration="3012", at=bench.now(), by="tester"
     )
-    for key in (known, unknown):
-        bench.store.create(key, canonical(asked))
     refused = SingleAnswered(outcome="refused", at=bench.now())
-    bench.store.create(answer_key(known), canonical(refused))
+    recorded(bench.adapters, known, asked, refused)
+    recorded(bench.adapters, unknown, asked)
 
     young = plan_purge(later(bench, 390).context, cleaner(bench))
     due = purge(later(bench, YEAR).context, cleaner(bench))
 
-    assert ((), {known, answer_key(known)}) == (young.lots, deleted(due))
-    assert [unknown] == [entry.key for entry in bench.store.keys("bank/single/")]
+    assert ((), [[f"single_link/{known}"]]) == (young.lots, [lot.names for lot in due.lots])
+    assert [unknown] == [single.id for single in prompted_singles(bench.adapters, "bank")]
     assert [due.lots[0].record] == purges(bench.adapters, BANK)
     assert frozenset() == bench.runs.without_ledger
 
@@ -391,12 +382,10 @@ def test_a_link_of_no_run_stays_until_the_day_after_its_last(tmp_path: Path) -> 
         row=None, cuid="c-1", last_4="4242", expiration="3012", at=bench.now(), by="tester"
     )
     for number, ends in enumerate((today - timedelta(days=1), today, None)):
-        key = f"bank/single/20261120T00000000000{number}.json"
-        bench.store.create(key, canonical(asked))
-        answer = SingleAnswered(outcome="linked", at=bench.now(), expires_on=ends)
-        bench.store.create(answer_key(key), canonical(answer))
+        answer = SingleAnswered(outcome="linked", at=bench.now(), url="x", expires_on=ends)
+        recorded(bench.adapters, f"20261120T00000000000{number}", asked, answer)
 
     purge(replace(bench, now=lambda: moment).context, cleaner(bench))
 
-    [kept, _] = sorted(entry.key for entry in bench.store.keys("bank/single/"))
-    assert "bank/single/20261120T000000000001-answer.json" == kept
+    [kept] = prompted_singles(bench.adapters, "bank")
+    assert "20261120T000000000001" == kept.id

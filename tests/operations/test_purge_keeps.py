@@ -27,7 +27,8 @@ from flows.runs.journal import enter
 from flows.runs.keys import keys_of, results
 from flows.runs.outbox import move
 from flows.runs.purges import purges
-from schemas.records import Closing
+from flows.runs.single_links import row_attempt
+from schemas.records import Closing, SingleAsked
 from tests.builders import quick, share_of
 from tests.memory import KilledError
 from tests.night import BANK, Bench, database_of, local_bench
@@ -43,6 +44,7 @@ from tests.operations.retention import (
     sent,
 )
 from tests.planted import plant_committed
+from tests.singles import recorded
 from tests.storms import FailingStore
 
 
@@ -99,7 +101,10 @@ def _newer_results(bench: Bench, run: str) -> None:
 def _asked_for_one(bench: Bench, run: str) -> None:
     bench.answer()
     bench.ingest()
-    bench.store.create(f"{keys_of(run).base}single/7-1.json", b"{}")
+    asked = SingleAsked(
+        row=7, cuid="c-7", last_4="4242", expiration="3012", at=bench.now(), by="tester"
+    )
+    recorded(bench.adapters, row_attempt(run, 7, 1), asked)
 
 
 OPEN: dict[str, Callable[[Bench, str], None]] = {
@@ -203,8 +208,11 @@ def test_a_run_that_was_taken_up_again_just_now_stays(tmp_path: Path) -> None:
     due = purge(old.context, Resumed(cleaner(bench), 9))
 
     assert () == due.lots
-    assert [f"{run}-{number:05d}.csv.pgp" for number in (1, 2, 3)] == [
-        entry.key.rpartition("/")[2] for entry in bench.store.keys(keys_of(run).chunks)
+    keys = keys_of(run)
+    left = [keys.chunk_name(number) for number in (1, 2, 3)]
+    committed = [keys.chunk_name(number, epoch=2) for number in (1, 2, 3)]
+    assert left + committed == [
+        entry.key.rpartition("/")[2] for entry in bench.store.keys(keys.chunks)
     ]
     assert not purges(bench.adapters, BANK)
 

@@ -16,19 +16,26 @@ from flows.adapters.local import LocalStore
 from flows.book.book import read_book
 from flows.cli.main import main
 from flows.database.connection import Database
+from flows.operations.audit import verify
+from flows.operations.four_eyes import ApprovalError, Command, carrying_out, request
 from flows.operations.recovery import SegmentsError, recover
+from flows.operations.stored_requests import open_requests
+from flows.partner_api.link_plan import LOST, NO_ANSWER, RowName, RowOutcome, plan_links
 from flows.runs.adapters import Adapters
 from flows.runs.decisions import CARDS, decide
 from flows.runs.erased import NamedPeople
 from flows.runs.journal import Act, enter, entries
 from flows.runs.keys import keys_of
 from flows.runs.persons import by_person, forget_persons, holders_of
+from flows.runs.single_links import record_request, row_attempt
 from flows.runs.stored_journal import OtherJournalError, flush_journal
-from schemas.records import GivingUp, NamedCard
+from schemas.records import GivingUp, NamedCard, SingleAnswered, SingleAsked
 from tests import keys
 from tests.memory import MemoryStore
-from tests.night import BANK, DAY, NOON, Bench, edges, issuer
+from tests.night import BANK, DAY, NOON, Bench, edges, issuer, local_bench
 from tests.operations.test_checkpoints import TOML
+from tests.partner_api.linker import SERVICE
+from tests.singles import recorded
 
 WHY = ("--reason", "ticket 7")
 CHANGING = (
@@ -169,7 +176,7 @@ def test_a_database_that_is_gone_old_or_anothers_is_refused_and_made_again(
     stood = own.cards()
     newest = own.address
     stranger = empty()
-    edges(MemoryStore(), Database(stranger)).store.create(f"{BANK}/single/x.json", b"{}")
+    edges(MemoryStore(), Database(stranger)).store.create(f"{BANK}/commits/000001.json", b"{}")
     held = keys_of(str(own.bench.runs.ids[-1]))
 
     for address in [empty(), stranger, *copies[:4]]:
@@ -226,6 +233,53 @@ def test_who_was_erased_since_a_copy_was_made_is_not_brought_back_by_it(tmp_path
     assert (0, 1) == (of_copy.unknown_persons, of_nothing.unknown_persons)
     stored = [entry.key for entry in store.keys("bank/")]
     assert not [key for key in stored if b"holder 1" in bench.content(key)]
+
+
+def test_a_request_is_not_carried_out_on_a_database_that_was_made_again_without_it(
+    tmp_path: Path,
+) -> None:
+    bench = Bench(LocalStore(tmp_path), issuer(), database=Database(tmp_path / "own.db"))
+    line = "cardlink person erase bank --single holder-1"
+    command = Command("erase", line, {"name": "holder-1"}, (), {}, "anna", "agreed")
+    number, _ = request(bench.context, command)
+    flush_journal(bench.adapters, BANK)
+    empty = replace(bench, database=Database(tmp_path / "new.db"))
+
+    recover(empty.context, "lost")
+
+    assert () == verify(empty.adapters, BANK).findings
+    assert [] == open_requests(empty.context)
+    with (
+        pytest.raises(ApprovalError, match="there is no such request"),
+        carrying_out(empty.context, number, command._replace(actor="bert")),
+    ):
+        pass
+    stored = [entry.key for entry in bench.store.keys("bank/")]
+    assert not [key for key in stored if b"holder-1" in bench.content(key)]
+
+
+def test_a_single_link_is_not_requested_twice_though_only_the_journal_knows_of_it(
+    tmp_path: Path,
+) -> None:
+    bench = local_bench(tmp_path, service=SERVICE)
+    run = bench.submit(bench.drop(2)).manifest.run
+    cards = bench.ledger(run).select("row", "cuid", "last_4", "expiration").to_dicts()
+    requested = SingleAsked(**cards[0], at=NOON, by="anna")
+    linked = SingleAnswered(outcome="linked", at=NOON, url="https://links.example/a")
+    recorded(bench.adapters, row_attempt(run, requested.row or 0, 1), requested, linked)
+    typed_in = requested.model_copy(update={"row": None})
+    recorded(bench.adapters, "20261120T000000000001-00000000", typed_in, linked)
+    flush_journal(bench.adapters, BANK)
+
+    from_nothing = replace(bench, database=Database(tmp_path / "new.db"))
+    recovered = recover(from_nothing.context, "lost")
+
+    [known] = from_nothing.stored(run).single_link_attempts
+    assert (requested, None, 2) == (known.asked, known.answered, recovered.unknown_links)
+    assert not record_request(from_nothing.adapters, BANK, known)
+    [row] = [RowName(run, requested.row or 0)]
+    outcome = plan_links(from_nothing.context, [row]).outcomes[row]
+    assert RowOutcome(LOST, NO_ANSWER, is_earlier=True) == outcome
 
 
 def test_segments_that_somebody_changed_are_refused_and_nothing_is_changed(tmp_path: Path) -> None:

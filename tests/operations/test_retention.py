@@ -30,6 +30,7 @@ from schemas.issuer import Issuer
 from schemas.manifest import ManifestChunk
 from schemas.records import PARTS, Part
 from schemas.settings import Retention
+from tests.memory_bench import memory_bench
 
 RUN = RunKeys(RunId("bank", date(2026, 11, 20), "3f9c21aa"))
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -86,7 +87,7 @@ def test_a_closed_run_counts_from_its_last_answer_or_object_and_until_its_last_l
         for name, days in (("summary.json", 0), ("links.csv", 2), ("errors.csv", 1))
     ]
 
-    state = closed_state(closed, RUN, entries)
+    state = closed_state(closed, StoredRun(memory_bench().context.adapters, RUN), entries)
 
     assert RunState(counts, (), date(2027, 2, 20)) == state
 
@@ -159,7 +160,6 @@ def test_what_the_business_date_keeps_its_last_answer_keeps_too(
         ("report/links.csv.bak", None),
         ("exchanged/notes.parquet", None),
         ("exchanged/0123456789abcdef-0001-keys.parquet", "left"),
-        ("single/000000001-1-answer.json", "ledger"),
         ("events/20261120T120000000000-committed-01234567.json", "kept"),
         ("manifest.json.old", None),
     ],

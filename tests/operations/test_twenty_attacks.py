@@ -1,4 +1,5 @@
-"""Twenty attacks on approvals and the trail, by who can write to the store, or is one of two.
+"""Twenty attacks on requests and the journal, by who can write to store and database, or is one of
+two.
 
 Each is refused or found; the table says by which test that is shown. `found`: `audit verify` names
 it; `refused`: the act does not take place.
@@ -41,6 +42,7 @@ SIGNED = "cli/test_signed_persons.py"
 WITNESS = "operations/test_checkpoints.py"
 PROOF = "operations/test_trail_proof.py"
 AUDIT = "operations/test_audit.py"
+FOUR_EYES = "operations/test_four_eyes.py"
 OWN = "operations/test_twenty_attacks.py"
 ATTACKS = (
     # who can write to store and database
@@ -127,13 +129,13 @@ ATTACKS = (
         "edit a request: its actor, its end",
         "refused",
         SETTINGS,
-        "test_a_request_that_was_edited_in_the_store_is_refused",
+        "test_a_request_that_was_edited_in_the_database_is_refused_and_found",
     ),
     Attack(
-        "put a request into the store in the name of another",
+        "put a request into the database in the name of another",
         "refused",
         SETTINGS,
-        "test_a_request_put_into_the_store_in_the_name_of_another_is_refused",
+        "test_a_request_put_into_the_database_in_the_name_of_another_is_refused_and_found",
     ),
     Attack(
         "forge a request with its entry in the journal, where persons have keys",
@@ -142,10 +144,16 @@ ATTACKS = (
         "test_a_request_forged_with_its_entry_is_refused_because_nobody_signed_it",
     ),
     Attack(
-        "remove the record that a request was used, to use it again",
+        "remove that a request was used, to use it again",
         "refused",
         SETTINGS,
-        "test_a_request_whose_use_was_removed_from_the_store_is_not_used_again",
+        "test_a_request_whose_use_was_removed_from_the_database_is_not_used_again",
+    ),
+    Attack(
+        "change any of a request, empty, remove or insert one",
+        "found",
+        FOUR_EYES,
+        "test_whatever_is_changed_of_a_request_is_refused_and_found",
     ),
     Attack(
         "remove the records of settings, so that others are taken as found",
@@ -247,4 +255,5 @@ def test_who_is_forgotten_cannot_be_brought_back_unseen(tmp_path: Path) -> None:
     assert ("decision/1", REMOVED) in found(delete(DECISION).where(is_first))
     changed = update(DECISION).where(is_first)
     assert ("decision/1", CHANGED) in found(changed.values(reason="another"))
-    assert ("decision/1", CHANGED) in found(changed.values(facts={"key": "00"}))
+    for facts in ({"what": "forgotten", "key": "00"}, {"what": "no record"}):
+        assert ("decision/1", CHANGED) in found(changed.values(facts=facts))

@@ -23,7 +23,6 @@ import pytest
 from botocore.exceptions import ClientError
 
 from flows.adapters.s3 import S3Store
-from flows.analysis.export import export
 from flows.extensions.arrivals.looks import IssuerWatch
 from flows.operations.alert_history import watch
 from flows.operations.delivered_so_far import confirm
@@ -42,13 +41,13 @@ from flows.resend.selection import RowSelection
 from flows.runs.keys import (
     ALL_ISSUERS,
     acknowledgements,
-    analysis,
     corrections,
     deliveries,
     extracts,
     keys_of,
     programme,
     results,
+    runs,
     transactions,
 )
 from flows.runs.store import StoreDeniedError, VerdictAwaitedError
@@ -202,7 +201,6 @@ def whole(place: Place) -> Whole:
     confirm(bench.context, 1, "received")
     rebuild(bench.context, bench.stored(run))
     reconcile_runs(bench.context)
-    export(bench.context)
     report = f"cuid,status,completed_on\n{owner.ledger(run)['cuid'][0]},SUCCESSFUL,\n"
     owner.store.replace(f"{transactions(BANK)}t.csv", [report.encode()])
     place.judge_clean()
@@ -368,26 +366,27 @@ def test_the_page_server_shows_pages_by_a_role_that_reads_nothing_else(
         reader.create(keys.report("x.html"), b"x")
 
 
-def test_analysts_list_and_read_the_export_and_nothing_else(place: Place, whole: Whole) -> None:
+def test_analysts_list_runs_and_read_ledgers_and_nothing_else(place: Place, whole: Whole) -> None:
     store = place.bench(place.client("analyst", ANALYSTS)).store
-    exported = [entry.key for entry in place.owner.store.keys(analysis(BANK))]
+    keys = keys_of(whole.run)
     place.used()
 
-    listed = [entry.key for entry in store.keys(analysis(BANK))]
-    for key in listed:
+    listed = [entry.key for entry in store.keys(runs(BANK))]
+    ledger = [key for key in listed if key.startswith(keys.ledger)]
+    for key in ledger:
         with store.open(key):
             pass
 
-    assert exported == listed != []
+    assert ledger
     assert place.used() & granted(ANALYSTS) == granted(ANALYSTS)
-    keys = keys_of(whole.run)
-    for key in (keys.ledger + PART, keys.report("links.csv"), f"{extracts(BANK)}x"):
+    chunk = keys.chunks + keys.chunk_name(1)
+    for key in (chunk, keys.report("links.csv"), f"{extracts(BANK)}x"):
         with pytest.raises(StoreDeniedError):
             store.open(key)
     with pytest.raises(StoreDeniedError):
-        store.create(f"{analysis(BANK)}x", b"x")
+        store.create(f"{keys.ledger}x", b"x")
     with pytest.raises(StoreDeniedError):
-        list(store.keys(f"{BANK}/runs/"))
+        list(store.keys(results(BANK)))
 
 
 def test_arrivals_list_what_is_dropped_and_beat_by_a_role_that_reads_nothing(

@@ -19,74 +19,71 @@ CREDENTIALS = Credentials("north-bank", "app-key-1", "operator", "pass-word-1")
 ENVIRONMENT = {
     f"CARDLINK_SERVICE_{name.upper()}": value for name, value in CREDENTIALS._asdict().items()
 }
-# all that differs from the interface's own: 51 settings
+# all that differs from the interface's own
 SETTINGS = r"""
 [service]
 base_url = "ADDRESS"
-login_path = "/session/open"
-session_field = "data.session.token"
-link_path = "/cardLinks"
 fi_key = "fi-north"
-fi_key_property = "fiKey"
-safe_key_property = "safeKey"
-access_key_fields = ["data.channelKey"]
 job_hydration = "include=credential_requests"
 follow_cardholders = true
-link_id_from = "parameter"
-link_id_parameter = "k"
+link_id = "?k"
+
+[service.paths]
+login = "/session/open"
+create_link = "/cardLinks"
 
 [service.auth]
-type = "api_key"
-name = "X-Placement-Token"
-login_fields = { app_name = "client.name", app_key = "client.key", username = "user.login", password = "user.password" }
+token = "X-Placement-Token: {token}"
 
 [service.signing]
 type = "hmac"
-key_field = "data.session.signingKey"
 key_encoding = "base64"
-canonical = "{method}\n{target}\n{timestamp}\n{body_sha256}"
-signature_header = "X-Placement-Signature"
-signature_format = "v1={signature}"
-signature_encoding = "base64"
-timestamp_header = "X-Placement-Time"
-timestamp_format = "milliseconds"
+canonical = "{method}\n{target}\n{timestamp_ms}\n{body_sha256}"
 
-[service.link]
-data_selector = ["data.cardLink"]
-id = ["linkId"]
-url = ["address"]
-expires = ["times.validUntilMs"]
-opened = ["times.openedMs"]
-card_id = ["card.cardId"]
-cardholder_id = ["card.cardholder.holderId"]
-cuid = ["card.cardholder.externalRef"]
+[service.signing.headers]
+X-Placement-Signature = "v1={signature_base64}"
+X-Placement-Time = "{timestamp_ms}"
 
-[service.message]
-type = ["body.type", "request.type"]
-job_id = ["body.job_id", "request.job_id"]
-message = ["body.message", "request.message"]
-envelope_id = ["body.envelope_id", "request.envelope_id"]
-account_link = ["body.account_link", "request.account_link"]
-
-[service.job]
-data_selector = ["data.job"]
-id = ["jobId"]
-cardholder_id = ["holder.holderId"]
-status = ["progress.status", "status"]
-termination_type = ["progress.termination_type", "termination_type"]
-percent_complete = ["progress.percent_complete", "percent_complete"]
-auth_percent_complete = ["progress.auth_percent_complete", "auth_percent_complete"]
-status_message = ["progress.status_message", "status_message"]
-job_timeout_unit = "milliseconds"
-merchant_site = ["merchant.hostname"]
+[service.names]
+login.session_token = ["data.session.token"]
+login.session_key = ["data.session.signingKey"]
+login.credentials.app_name = ["client.name"]
+login.credentials.app_key = ["client.key"]
+login.credentials.username = ["user.login"]
+login.credentials.password = ["user.password"]
+request.fi_key = ["fiKey"]
+request.safe_key = ["safeKey"]
+channel.access_key = ["data.channelKey"]
+link.record = ["data.cardLink"]
+link.id = ["linkId"]
+link.url = ["address"]
+link.expiration_date = ["times.validUntilMs"]
+link.opened_on = ["times.openedMs"]
+link.card_id = ["card.cardId"]
+link.cardholder_id = ["card.cardholder.holderId"]
+link.cuid = ["card.cardholder.externalRef"]
+message.type = ["body.type", "request.type"]
+message.job_id = ["body.job_id", "request.job_id"]
+message.message = ["body.message", "request.message"]
+message.envelope_id = ["body.envelope_id", "request.envelope_id"]
+message.account_link = ["body.account_link", "request.account_link"]
+job.record = ["data.job"]
+job.id = ["jobId"]
+job.cardholder_id = ["holder.holderId"]
+job.status = ["progress.status", "status"]
+job.termination_type = ["progress.termination_type", "termination_type"]
+job.percent_complete = ["progress.percent_complete", "percent_complete"]
+job.auth_percent_complete = ["progress.auth_percent_complete", "auth_percent_complete"]
+job.status_message = ["progress.status_message", "status_message"]
+job.job_timeout = []
+job.job_timeout_ms = ["job_timeout"]
+job.merchant_site = ["merchant.hostname"]
+report.cuid = ["External Ref"]
+report.status = ["Result"]
+report.completed_on = ["Transaction Time"]
 
 [service.words]
 status = { VERIFYING_DEVICE = "AUTH" }
-
-[service.report]
-cuid = ["External Ref"]
-status = ["Result"]
-completed_on = ["Transaction Time"]
 """
 
 

@@ -7,13 +7,11 @@ from typing import Any
 
 import pytest
 
-from flows.partner_api.card_references import NOT_READ, CardReferenceError, CardReferences
-from flows.partner_api.link_plan import RowName, plan_links
-from flows.partner_api.many_links import rehearse_links, request_links
+from flows.partner_api.link_plan import NotTypedError, RowName, plan_links
+from flows.partner_api.link_requests import Terms
+from flows.partner_api.linking import link_row, rehearse_links, request_links
+from flows.partner_api.run_links import NOT_READ, CardReferenceError, CardReferences
 from flows.partner_api.service import ServiceBusyError
-from flows.partner_api.single_links import link_row
-from flows.partner_api.single_request import Terms
-from flows.partner_api.source_rows import NotTypedError
 from flows.resend.selected_run import SourceGoneError
 from schemas.partner_api.card_link import CardLink
 from schemas.partner_api.service import ServiceSettings
@@ -60,7 +58,7 @@ def remove_extract(bench: Bench, run: str) -> None:
 
 @pytest.mark.parametrize(
     ("card_id", "settings", "reference"),
-    [(7, {}, {"id": 7}), ("k-7", {"card_reference_property": "key"}, {"key": "k-7"})],
+    [(7, {}, {"id": 7}), ("k-7", {"names": {"request": {"card_id": ["key"]}}}, {"key": "k-7"})],
 )
 def test_a_request_by_reference_has_the_partners_own_id_and_nothing_of_the_card(
     bench: Bench, card_id: object, settings: dict[str, Any], reference: dict[str, Any]

@@ -11,10 +11,16 @@ from typing import Any
 import polars as pl
 import pytest
 
-from flows.partner_api.due_links import MOST_REQUESTS, Turn, due_links, followed_rows
+from flows.partner_api.coverage import queries
 from flows.partner_api.follow_links import follow_links
-from flows.partner_api.funnel_tables import queries
-from flows.partner_api.link_check import Limit, check_links
+from flows.partner_api.link_check import (
+    MOST_REQUESTS,
+    Limit,
+    Turn,
+    check_links,
+    due_links,
+    followed_rows,
+)
 from flows.runs.stored_run import StoredRun
 from schemas.partner_api.service import ServiceSettings
 from tests.night import NOON, Bench

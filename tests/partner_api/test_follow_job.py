@@ -11,8 +11,7 @@ import pytest
 
 from flows.extensions.simulator.service.sites import SITES
 from flows.partner_api.client import ServiceClient
-from flows.partner_api.follow_job import follow
-from flows.partner_api.job_progress import MEANINGS, UNKNOWN_END, Clock, Followed
+from flows.partner_api.jobs import MEANINGS, UNKNOWN_END, Clock, Followed, follow
 from flows.partner_api.service import (
     AnswerLostError,
     NoSuchRecordError,

@@ -14,6 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.partner_api.funnel import (
+    CAUSES,
+    ENDS,
     LINK_AGES,
     OTHERS,
     SITES,
@@ -21,8 +23,8 @@ from flows.partner_api.funnel import (
     age_of,
     cells,
     facts,
+    funnel_stages,
 )
-from flows.partner_api.row_stages import CAUSES, ENDS, funnel_stages
 from flows.reports.page import run_page
 from flows.reports.workbook import run_workbook
 from schemas.partner_api.unknowns import NEVER_ASKED

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from flows.cli.main import main
-from flows.partner_api.follow_job import follow
+from flows.partner_api.jobs import follow
 from schemas.partner_api.card_link import CardLink
 from schemas.partner_api.profile import Profile
 from schemas.reference import toml
@@ -145,19 +145,22 @@ def test_what_a_probe_proposes_is_enough_to_read_the_records(tmp_path: Path) -> 
         holder = next(iter(books.holders.values()))
         job = books.start(holder, "Linked", None)
         access = {**settings(address), "requests_per_second": 1000, "tries": 9}
-        unnamed = {name: table for name, table in access.items() if name not in ("link", "job")}
+        others = {
+            name: table for name, table in access["names"].items() if name not in ("link", "job")
+        }
+        unnamed = {**access, "names": others}
         configure(tmp_path, written(unnamed))
 
         probed = run_cardlink(tmp_path, "--json", "service", "probe", "bank", "--job", job)
 
     facts = json.loads(probed.stdout)
     spoken = Profile.model_validate(tomllib.loads(facts["profile"])["service"])
-    assert {"result.link.linkKey"} <= set(spoken.link.id)
+    assert {"result.link.linkKey"} <= set(spoken.places("link.id"))
     assert ({"result.link.holder.ref"}, {"result.state", "status"}) == (
-        set(spoken.link.cardholder_id),
-        set(spoken.job.status),
+        set(spoken.places("link.cardholder_id")),
+        set(spoken.places("job.status")),
     )
-    assert "milliseconds" == spoken.job.job_timeout_unit
+    assert ("result.remaining",) == spoken.places("job.job_timeout_ms")
     assert [] == [value for value in (holder.key, holder.external_id) if value in probed.stdout]
 
 
@@ -167,10 +170,10 @@ def test_what_a_probe_proposes_is_enough_to_read_the_records(tmp_path: Path) -> 
         2,
         [
             ({"signing": {}}, "LinksRefusedError"),
-            ({"link_id_from": "url"}, "LinksUnreadableError"),
+            ({"link_id": r"/(?P<id>[a-z]+)$"}, "LinksUnreadableError"),
             ({"auth": {}}, "LinksRefusedError"),
-            ({"paths": {}}, "LinksUnreadableError"),
-            ({"link": {}}, "LinksUnreadableError"),
+            ({"paths": {"login": "/v2/auth/begin"}}, "LinksUnreadableError"),
+            ({"names": {"link": {}}}, "LinksUnreadableError"),
         ],
     ),
 )
@@ -180,7 +183,9 @@ def test_without_one_of_these_settings_nothing_is_a_zero(
     night(tmp_path)
     with liberal_partner() as (address, books):
         cardholders(tmp_path, books)
-        table = {**settings(address), **change, "requests_per_second": 1000, "tries": 9}
+        own = settings(address)
+        names = {**own["names"], **change.pop("names", {})}
+        table = {**own, **change, "names": names, "requests_per_second": 1000, "tries": 9}
         configure(tmp_path, written(table))
 
         done = run_cardlink(tmp_path, "--json", "placements", "bank")

@@ -24,14 +24,15 @@ from flows.partner_api.service import NoSuchRecordError, ServiceBusyError
 from flows.reports.across import reconcile_runs
 from flows.reports.rebuild import rebuild
 from flows.runs.claim import ClaimedError
-from flows.runs.identity import canonical
 from flows.runs.keys import keys_of, reconciliation
 from flows.runs.placements import read_placements
+from flows.runs.single_links import row_attempt
 from flows.runs.store import Entry, Source, Store, StoreBusyError
 from schemas.partner_api.card_link import CardLink
 from schemas.partner_api.jobs import JobRecord
 from schemas.records import SingleAnswered, SingleAsked
 from tests.night import BANK, NOON, Bench, issuer, local_bench, made_once
+from tests.singles import recorded
 
 T = TypeVar("T")
 SERVICE = {"base_url": "http://127.0.0.1:1", "follow_cardholders": True, "requests_per_second": 1e6}
@@ -439,8 +440,7 @@ def test_a_single_link_made_for_a_refused_row_is_followed_and_counted_with_the_o
     told = SingleAnswered(
         outcome="linked", at=NOON, link_id="alone", url=url, expires_on=date(2027, 1, 20)
     )
-    for name, document in ((f"{row}-1.json", asked), (f"{row}-1-answer.json", told)):
-        bench.store.create(keys_of(run).singles + name, canonical(document))
+    recorded(bench.adapters, row_attempt(run, row, 1), asked, told)
     rebuild(bench.context, bench.stored(run))
     before = follow_links(bench.context, None)["funnel"]["stages"]
     partner = Partner(

@@ -12,18 +12,14 @@ from typing import Any
 import httpx
 import pytest
 
-from flows.partner_api import (
-    service_check,
-    transport,
-    validators,
-)
-from flows.partner_api.client import open_client
+from flows.partner_api import connection, responses, transport
+from flows.partner_api.client import CREATED_WITHIN, open_client
 from flows.partner_api.pages import MOST_PAGES, Pages
-from flows.partner_api.response_body import Limits, UnreadableBodyError, body_of
+from flows.partner_api.responses import Limits, UnreadableBodyError, body_of
 from flows.partner_api.service import AnswerLostError, StrangeAnswerError
 from flows.runs.retry import Retry
 from schemas.issuer import Issuer
-from schemas.partner_api.profile import Paginator
+from schemas.partner_api.profile import Profile
 from tests.memory_bench import memory_bench
 from tests.partner_api.service_clients import (
     CREDENTIALS,
@@ -60,14 +56,12 @@ def test_a_link_that_is_made_later_is_asked_for_once_a_second_until_its_time_is_
 
     with (
         scripted(LET_IN, accepted, http(404)) as (address, script),
-        open_client(
-            settings_for(address, created_within_seconds=2), CREDENTIALS, Waited().retry
-        ) as client,
+        open_client(settings_for(address), CREDENTIALS, Waited().retry) as client,
         pytest.raises(AnswerLostError),
     ):
         client.create_link(request())
 
-    assert ["GET /card_links/l-1"] * 2 == script.asked[2:]
+    assert ["GET /card_links/l-1"] * int(CREATED_WITHIN) == script.asked[2:]
 
 
 @pytest.mark.parametrize("status", [199, 200, 299, 300])
@@ -106,9 +100,9 @@ def test_a_body_may_take_as_long_as_its_limit(seconds: int, is_slow: bool) -> No
     assert is_slow == bool(read_within(b"{}", Limits(seconds=60), clock))
 
 
-def pages_of(most: int, paginator: dict[str, Any], document: dict[str, Any], messages: int) -> int:
+def pages_of(most: int, settings: dict[str, Any], document: dict[str, Any], messages: int) -> int:
     """Return how many pages of so many messages are asked for, at most `most`."""
-    pages = Pages(Paginator.model_validate(paginator), SERVICE, "/messages")
+    pages = Pages(Profile.model_validate(settings), SERVICE, "/messages")
     url: str | None = pages.first()
     asked = 0
     while url is not None and asked < most:
@@ -120,53 +114,48 @@ def pages_of(most: int, paginator: dict[str, Any], document: dict[str, Any], mes
 @pytest.mark.parametrize(
     ("style", "total", "asked"),
     [
-        ("offset", 3, 2),
-        ("offset", 4, 2),
-        ("offset", 5, 3),
-        ("page_number", 1, 1),
-        ("page_number", 2, 2),
-        ("page_number", 3, 3),
+        ("limit=2&offset={offset}", 3, 2),
+        ("limit=2&offset={offset}", 4, 2),
+        ("limit=2&offset={offset}", 5, 3),
+        ("page={page}", 1, 1),
+        ("page={page}", 2, 2),
+        ("page={page}", 3, 3),
     ],
 )
 def test_the_last_page_is_the_one_with_the_last_message(style: str, total: int, asked: int) -> None:
-    paginator = {"type": style, "total_path": "total"}
+    settings = {"next_page": style, "names": {"page": {"total": ["total"]}}}
 
-    assert asked == pages_of(9, paginator, {"total": total}, messages=2)
+    assert asked == pages_of(9, settings, {"total": total}, messages=2)
 
 
 def test_a_list_has_a_thousand_pages_at_most() -> None:
-    document = {"total": MOST_PAGES + 1}
+    settings = {"next_page": "page={page}", "names": {"page": {"total": ["total"]}}}
 
     with pytest.raises(StrangeAnswerError, match="its pages do not end"):
-        pages_of(MOST_PAGES + 9, {"type": "page_number", "total_path": "total"}, document, 1)
+        pages_of(MOST_PAGES + 9, settings, {"total": MOST_PAGES + 1}, messages=1)
 
-    document = {"total": MOST_PAGES}
-    asked = pages_of(
-        MOST_PAGES + 9, {"type": "page_number", "total_path": "total"}, document, messages=1
-    )
-    assert MOST_PAGES == asked
+    assert MOST_PAGES == pages_of(MOST_PAGES + 9, settings, {"total": MOST_PAGES}, messages=1)
 
 
 @pytest.mark.parametrize(("seconds", "waited"), [(1, 1), (5, 5), (30, 5)])
 def test_whoever_checks_a_service_waits_five_seconds_at_most(
     monkeypatch: pytest.MonkeyPatch, seconds: float, waited: float
 ) -> None:
-    timeouts = {"connect_timeout_seconds": seconds, "read_timeout_seconds": seconds}
-    bench = memory_bench(service={"base_url": SERVICE, **timeouts})
+    bench = memory_bench(service={"base_url": SERVICE, "read_timeout_seconds": seconds})
     waits = list[Any]()
 
     def client(issuer: Issuer, **_: Any) -> Any:
         service = issuer.service
         assert service is not None
-        waits.extend([service.connect_timeout_seconds, service.read_timeout_seconds])
+        waits.append(service.read_timeout_seconds)
         raise StrangeAnswerError(place="", problem="")
 
-    monkeypatch.setattr(service_check, "service_client", client)
+    monkeypatch.setattr(connection, "service_client", client)
 
     with pytest.raises(StrangeAnswerError):
-        next(service_check.check_service(bench.context))
+        next(connection.check_service(bench.context))
 
-    assert [waited, waited] == waits
+    assert [waited] == waits
 
 
 @pytest.mark.parametrize(
@@ -179,11 +168,11 @@ def test_whoever_checks_a_service_waits_five_seconds_at_most(
     ],
 )
 def test_clocks_agree_within_a_minute(offset: float, line: str) -> None:
-    assert line in service_check._clock_line(offset)
+    assert line in connection._clock_line(offset)
 
 
 @pytest.mark.parametrize(("length", "is_kept"), [(199, True), (200, True), (201, False)])
 def test_a_tag_is_kept_up_to_its_longest(length: int, is_kept: bool) -> None:
-    tag = validators.tag_of({"ETag": "a" * length})
+    tag = responses.tag_of({"ETag": "a" * length})
 
     assert is_kept == (tag is not None)

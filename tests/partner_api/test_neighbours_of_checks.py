@@ -14,27 +14,24 @@ import polars as pl
 import pytest
 
 from flows.errors import CardlinkError
-from flows.partner_api import (
-    follow_links,
-    known_links,
-    link_check,
-    unknown_words,
-)
+from flows.partner_api import coverage, follow_links, link_check, run_links
 from flows.partner_api.coverage import (
     LinksRefusedError,
     LinksUnansweredError,
     problem_of,
 )
-from flows.partner_api.due_links import (
+from flows.partner_api.job_records import Placement
+from flows.partner_api.link_check import (
+    KEEP_EVERY,
     PLANNED,
     REQUESTS,
+    Limit,
+    LinkCheck,
     Turn,
     due_links,
     has_no_messages,
     least_urgency,
 )
-from flows.partner_api.job_records import Placement
-from flows.partner_api.link_check import KEEP_EVERY, Limit, LinkCheck
 from flows.partner_api.link_queries import (
     ANSWERED,
     MESSAGES,
@@ -145,7 +142,7 @@ def test_a_link_is_queried_up_to_the_day_on_which_it_expires() -> None:
 
 
 def test_a_link_that_comes_due_at_the_end_of_a_check_is_due_in_it() -> None:
-    asked = turn(look_again_hours=6, look_again_hours_at_most=6, look_minutes=30)
+    asked = turn(look_again_hours=6, look_minutes=30)
     begins = NOON - timedelta(hours=5.5)
 
     due = due_of(asked, seen=[begins + SECOND, begins, begins - SECOND])
@@ -154,7 +151,7 @@ def test_a_link_that_comes_due_at_the_end_of_a_check_is_due_in_it() -> None:
 
 
 def test_a_link_is_never_queried_more_often_than_at_least_is_waited() -> None:
-    asked = turn(look_again_hours=100, look_again_hours_at_most=72, look_minutes=1)
+    asked = turn(look_again_hours=100, look_minutes=1)
 
     due = due_of(asked, seen=[NOON - timedelta(hours=hours) for hours in (98, 101)])
 
@@ -163,8 +160,8 @@ def test_a_link_is_never_queried_more_often_than_at_least_is_waited() -> None:
 
 def test_a_check_without_the_time_for_one_link_queries_one(monkeypatch: pytest.MonkeyPatch) -> None:
     requests = pl.DataFrame({"urgency": [3.0, 2.0], "requests": [REQUESTS, REQUESTS]})
-    monkeypatch.setattr("flows.partner_api.due_links._linked", lambda _: 2)
-    monkeypatch.setattr("flows.partner_api.due_links._due_of_run", lambda *_: iter([requests]))
+    monkeypatch.setattr("flows.partner_api.link_check._linked", lambda _: 2)
+    monkeypatch.setattr("flows.partner_api.link_check._due_of_run", lambda *_: iter([requests]))
 
     least = least_urgency([RUN], turn(requests_per_second=1, look_minutes=0.01))
 
@@ -332,9 +329,9 @@ def test_a_check_goes_from_part_to_part_within_what_is_left_until_one_is_stopped
 
 def test_a_link_of_the_newest_run_that_has_any_is_probed(monkeypatch: pytest.MonkeyPatch) -> None:
     links = {"oldest": [1], "old": [2, 3], "new": []}
-    monkeypatch.setattr(known_links, "_links_of", lambda run, *_: iter(links[run]))
+    monkeypatch.setattr(run_links, "_links_of", lambda run, *_: iter(links[run]))
 
-    newest = known_links.newest_link(cast(Any, [*links]), ServiceSettings(base_url=SERVICE))
+    newest = run_links.newest_link(cast(Any, [*links]), ServiceSettings(base_url=SERVICE))
 
     assert 2 == cast(Any, newest)
 
@@ -362,6 +359,6 @@ def test_messages_of_a_link_that_is_not_opened_are_skipped_for_a_week() -> None:
 def test_words_that_nobody_knows_come_the_most_frequent_first_and_of_equal_ones_by_name() -> None:
     jobs = pl.DataFrame({"status": [*"cbbad"]})
 
-    counts = [*unknown_words._counted(jobs, "status")]
+    counts = [*coverage._counted(jobs, "status")]
 
     assert [("b", 2), ("a", 1), ("c", 1), ("d", 1)] == [(c["word"], c["jobs"]) for c in counts]

@@ -11,19 +11,15 @@ from typing import Any, cast
 
 import pytest
 
-from flows.partner_api import (
-    terminal,
-    transactions,
-)
-from flows.partner_api.follow_job import follow
-from flows.partner_api.guesses import LONGEST_TIMEOUT, guessed_job
-from flows.partner_api.job_progress import JobProgress
+from flows.partner_api import terminal, transaction_reports
 from flows.partner_api.job_records import Job, job, kept, merged
-from flows.partner_api.transaction_report import read_transactions
+from flows.partner_api.jobs import JobProgress, follow
+from flows.partner_api.probe import LONGEST_TIMEOUT, guessed_job
+from flows.partner_api.transaction_reports import read_transactions
 from flows.partner_api.translation import elements, link_in_our_words
 from flows.results.decisions import SHOWN
 from schemas.partner_api.jobs import JobMessage, JobRecord, Messages, RunStatus
-from schemas.partner_api.profile import INTERFACE, LinkFields
+from schemas.partner_api.profile import INTERFACE
 from tests.memory_bench import memory_bench
 from tests.night import BANK
 from tests.partner_api.test_follow_job import END, Passing, Person, StoredOutcomes
@@ -45,7 +41,7 @@ from tests.partner_api.test_follow_job import END, Passing, Person, StoredOutcom
     ],
 )
 def test_a_number_is_a_moment_from_2001_to_5138(moment: int, read: object) -> None:
-    link = link_in_our_words({"expiration_date": moment}, LinkFields())
+    link = link_in_our_words({"expiration_date": moment}, INTERFACE)
 
     assert read == link["expiration_date"]
 
@@ -87,19 +83,19 @@ def test_a_job_may_have_two_hours_left(seconds: int, is_doubted: bool) -> None:
     document = {"job_timeout": seconds}
     person = Person()
 
-    guess = guessed_job(document, {"job_timeout": "number"}, INTERFACE.job)
+    guess = guessed_job(document, {"job_timeout": "number"}, INTERFACE)
     JobProgress(person, Passing().clock).update(RunStatus(status="AUTH", job_timeout=seconds))
 
-    assert is_doubted == any("milliseconds" in line for line in guess.lines)
+    assert is_doubted == any("job_timeout_ms" in line for line in guess.lines)
     assert is_doubted == bool(person.notes)
 
 
 def test_of_two_places_of_a_field_the_one_nearer_the_top_is_guessed() -> None:
     document = {"phase": "AUTH", "step": {"phase": "AUTH"}}
 
-    guess = guessed_job(document, {"phase": "text", "step.phase": "text"}, INTERFACE.job)
+    guess = guessed_job(document, {"phase": "text", "step.phase": "text"}, INTERFACE)
 
-    assert ["status = "] == [line[:9] for line in guess.lines if "phase" in line]
+    assert ["job.status = "] == [line[:13] for line in guess.lines if "phase" in line]
     assert not any("step" in line for line in guess.lines)
 
 
@@ -180,22 +176,25 @@ def test_a_report_may_be_as_large_as_its_limit(
     monkeypatch: pytest.MonkeyPatch, spare: int, problems: int
 ) -> None:
     content = b"cuid,status\n"
-    store = memory_bench().store
+    bench = memory_bench()
+    store = bench.store
     store.create("bank/transactions/", b"")  # the mark of a folder is no report
     store.create("bank/transactions/t.csv", content)
-    monkeypatch.setattr(transactions, "LIMIT", len(content) + spare)
+    monkeypatch.setattr(transaction_reports, "LIMIT", len(content) + spare)
 
-    reports = transactions.ingest_transactions(store, BANK, [], INTERFACE)
+    reports = transaction_reports.ingest_transactions(bench.context.adapters, BANK, [], INTERFACE)
 
     assert (1, problems) == (reports.files, len(reports.breaks))
 
 
 def test_a_break_names_the_first_of_the_rows_that_nobody_knows() -> None:
     lines = "".join(f"c-{number},SUCCESSFUL\n" for number in range(SHOWN + 2))
-    store = memory_bench().store
-    store.create("bank/transactions/t.csv", b"cuid,status\n" + lines.encode())
+    bench = memory_bench()
+    bench.store.create("bank/transactions/t.csv", b"cuid,status\n" + lines.encode())
 
-    [break_] = transactions.ingest_transactions(store, BANK, [], INTERFACE).breaks
+    [break_] = transaction_reports.ingest_transactions(
+        bench.context.adapters, BANK, [], INTERFACE
+    ).breaks
 
     assert "rows 1, 2, 3" in break_.place
     assert str(SHOWN + 1) not in break_.place

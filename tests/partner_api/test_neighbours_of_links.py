@@ -12,19 +12,12 @@ from typing import Any, cast
 import polars as pl
 import pytest
 
-from flows.partner_api import (
-    link_command,
-    link_plan,
-    row_names,
-    run_funnel,
-    stored_messages,
-    stored_placements,
-)
+from flows.partner_api import follow_links, job_records, link_command, link_plan, run_links
 from flows.partner_api.funnel import OTHERS, SITES, cells, facts
 from flows.partner_api.job_records import Job, Placement
 from flows.partner_api.link_plan import RowName, RowOutcome
-from flows.partner_api.link_record import ReadRecord
-from flows.partner_api.many_links import ManyLinks
+from flows.partner_api.linking import ManyLinks
+from flows.partner_api.probe import ReadRecord
 from flows.runs.identity import canonical
 from schemas.partner_api.card_link import CardLink
 from schemas.partner_api.profile import INTERFACE
@@ -152,17 +145,17 @@ def test_a_service_last_answered_when_it_last_did_of_any_part(
         for part, hours in {"1": (3, 5, 4), "2": (1, 2, 0)}.items()
     }
     monkeypatch.setattr(
-        run_funnel,
+        follow_links,
         "read_placements",
         lambda _, part, __: pl.DataFrame(
             {"seen": seen[part], "trouble": None, "jobs_trouble": None},
             {"seen": pl.Datetime(time_zone="UTC"), "trouble": str, "jobs_trouble": str},
         ),
     )
-    monkeypatch.setattr(run_funnel, "linked_rows", lambda *_: pl.DataFrame({"row": [1, 2, 3]}))
+    monkeypatch.setattr(follow_links, "linked_rows", lambda *_: pl.DataFrame({"row": [1, 2, 3]}))
     run = SimpleNamespace(committed=lambda: SimpleNamespace(ledger=["1", "2"]))
 
-    told_of = run_funnel._queries([cast(Any, run)])
+    told_of = follow_links._queries([cast(Any, run)])
 
     assert (NOON + timedelta(hours=5)).isoformat() == told_of["seen"]
 
@@ -175,7 +168,7 @@ def test_answers_that_were_lost_stay_lost_when_messages_are_read_anew() -> None:
     unread = canonical({"messages": [{"type": "job_status", "message": {"status": "AUTH"}}]})
 
     lost = [
-        stored_messages.read_anew(Placement(1, "a", "1", missed=missed), contents, INTERFACE).missed
+        job_records.read_anew(Placement(1, "a", "1", missed=missed), contents, INTERFACE).missed
         for missed, contents in ((2, []), (3, [unread]), (1, [unread]), (0, [unread]))
     ]
 
@@ -189,7 +182,7 @@ def test_only_jobs_that_nobody_knew_make_a_row_due(known: str, is_due: bool) -> 
         {"messages": [{"type": "job_status", "job_id": "7", "message": {"status": "AUTH"}}]}
     )
 
-    anew = stored_messages.read_anew(placement, [content], INTERFACE)
+    anew = job_records.read_anew(placement, [content], INTERFACE)
 
     assert is_due == (anew.jobs_trouble is not None)
 
@@ -200,7 +193,7 @@ def test_why_jobs_are_not_known_is_a_lost_answer_only_where_one_was_lost() -> No
         {"missed": pl.UInt32, "trouble": str, "jobs_trouble": str, "opened": pl.Boolean},
     ).with_columns(running=pl.lit(None, pl.Boolean), authenticated=pl.lit(None, pl.Boolean))
 
-    causes = rows.select(*stored_placements._causes())["ended_cause"]
+    causes = rows.select(*run_links._causes())["ended_cause"]
 
     assert [NEVER_ASKED, LOST_MESSAGES] == causes.to_list()
 
@@ -248,8 +241,8 @@ def test_a_cuid_names_the_row_of_the_last_attempt_of_each_of_its_cards(
     names = ["cuid", "last_4", "twin", "run", "row"]
     rows = [("a", "1", 0, "old", 1), ("a", "2", 0, "old", 2), ("a", "1", 0, "new", 3)]
     attempts = pl.DataFrame(rows, names, orient="row")
-    monkeypatch.setattr(row_names, "read_book", lambda *_: SimpleNamespace(attempts=attempts))
+    monkeypatch.setattr(link_plan, "read_book", lambda *_: SimpleNamespace(attempts=attempts))
 
-    rows_of_cuids = row_names._last_rows(memory_bench().context, {"a"})
+    rows_of_cuids = link_plan._last_rows(memory_bench().context, {"a"})
 
     assert {"a": [RowName("old", 2), RowName("new", 3)]} == rows_of_cuids

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from flows.partner_api import client as client_module
 from flows.partner_api.client import open_client
-from flows.partner_api.job_records import Placement
+from flows.partner_api.job_records import Placement, with_messages
 from flows.partner_api.service import AnswerLostError, StrangeAnswerError
-from flows.partner_api.stored_messages import with_messages
 from flows.runs.identity import canonical
 from flows.runs.retry import Retry
 from schemas.partner_api.card_link import CardLink
@@ -52,17 +52,17 @@ STYLES: dict[str, tuple[dict[str, Any], list[bytes], list[str]]] = {
         [FIRST, f"{FIRST}?after=1"],
     ),
     "a cursor": (
-        {"type": "cursor", "cursor_path": "meta.next", "cursor_param": "from"},
+        {"next_page": "from={cursor}", "names": {"page": {"cursor": ["meta.next"]}}},
         [page(1, meta={"next": "x"}), page(2, meta={"next": None})],
         [FIRST, f"{FIRST}?from=x"],
     ),
     "an offset": (
-        {"type": "offset", "limit": 1, "total_path": "total"},
+        {"next_page": "limit=1&offset={offset}", "names": {"page": {"total": ["total"]}}},
         [page(1, total=2), page(2, total=2)],
         [f"{FIRST}?limit=1&offset=0", f"{FIRST}?limit=1&offset=1"],
     ),
     "page numbers to an empty page": (
-        {"type": "page_number"},
+        {"next_page": "page={page}"},
         [page(1), page(2), page()],
         [f"{FIRST}?page=1", f"{FIRST}?page=2", f"{FIRST}?page=3"],
     ),
@@ -71,11 +71,11 @@ STYLES: dict[str, tuple[dict[str, Any], list[bytes], list[str]]] = {
 
 @pytest.mark.parametrize("style", STYLES)
 def test_messages_of_all_pages_are_read(style: str) -> None:
-    paginator, pages, paths = STYLES[style]
+    settings, pages, paths = STYLES[style]
 
     with (
         scripted(LET_IN, *pages) as (address, script),
-        client_at(address, paginator=paginator) as client,
+        client_at(address, **settings) as client,
     ):
         read = json.loads(client.cardholder_messages("5"))
 
@@ -135,10 +135,13 @@ def test_a_link_that_is_made_later_is_waited_for() -> None:
     ("accepted", "why"),
     [(http(202, ""), "without an id"), (http(202, '{"id": "l-1"}'), "no link yet")],
 )
-def test_a_link_that_is_not_made_in_time_may_exist(accepted: bytes, why: str) -> None:
+def test_a_link_that_is_not_made_in_time_may_exist(
+    accepted: bytes, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "CREATED_WITHIN", 0)
     with (
         scripted(LET_IN, accepted, http(404)) as (address, _),
-        client_at(address, created_within_seconds=0) as client,
+        client_at(address) as client,
         pytest.raises(AnswerLostError, match=why),
     ):
         client.create_link(request())
@@ -190,12 +193,12 @@ def test_a_link_whose_repeats_are_lost_too_may_exist() -> None:
 
 @pytest.mark.parametrize("location", ["body", "header"])
 def test_the_keys_of_the_institution_go_where_the_settings_say(location: str) -> None:
-    keys = {"fi_key": "bank", "safe_key": "safe-1", "fi_key_property": "X-FI-Key"}
-    places = {"fi_key_location": location, "safe_key_location": location}
+    keys = {"fi_key": "bank", "safe_key": "safe-1"}
+    names = {"request": {"fi_key": ["X-FI-Key"]}}
 
     with (
         scripted(LET_IN, http(201, json.dumps(LINK))) as (address, script),
-        client_at(address, **keys, **places) as client,
+        client_at(address, **keys, names=names, keys_in=location) as client,
     ):
         client.create_link(request())
 

@@ -27,39 +27,41 @@ from tests.partner_api.test_responses import (
 
 OWN = Profile.model_validate(
     {
-        "link": {
-            "data_selector": ["result.link"],
-            "id": ["linkId"],
-            "url": ["href"],
-            "token": ["longToken"],
-            "expires": ["validUntil"],
-            "opened": ["firstOpenedAt"],
-            "card_id": ["cardRef"],
-            "cardholder_id": ["holder.ref"],
-            "cuid": ["holder.externalId"],
-        },
-        "job": {
-            "data_selector": ["result"],
-            "id": ["jobId"],
-            "status": ["state"],
-            "termination_type": ["outcome"],
-            "percent_complete": ["progress.total"],
-            "auth_percent_complete": ["progress.login"],
-            "job_timeout": ["remaining"],
-            "job_timeout_unit": "milliseconds",
-            "merchant_site": ["site.host"],
-            "credential_requests": ["pending"],
-        },
-        "message": {
-            "data_selector": ["result.entries"],
-            "type": ["kind"],
-            "job_id": ["job.id"],
-            "message": ["body"],
-            "envelope_id": ["envelope"],
-            "account_link": ["fields"],
-            "key_name": ["name"],
-            "label": ["caption"],
-            "secret": ["masked"],
+        "names": {
+            "link": {
+                "record": ["result.link"],
+                "id": ["linkId"],
+                "url": ["href"],
+                "cardholder_long_token": ["longToken"],
+                "expiration_date": ["validUntil"],
+                "opened_on": ["firstOpenedAt"],
+                "card_id": ["cardRef"],
+                "cardholder_id": ["holder.ref"],
+                "cuid": ["holder.externalId"],
+            },
+            "job": {
+                "record": ["result"],
+                "id": ["jobId"],
+                "status": ["state"],
+                "termination_type": ["outcome"],
+                "percent_complete": ["progress.total"],
+                "auth_percent_complete": ["progress.login"],
+                "job_timeout": [],
+                "job_timeout_ms": ["remaining"],
+                "merchant_site": ["site.host"],
+                "credential_requests": ["pending"],
+            },
+            "message": {
+                "list": ["result.entries"],
+                "type": ["kind"],
+                "job_id": ["job.id"],
+                "message": ["body"],
+                "envelope_id": ["envelope"],
+                "account_link": ["fields"],
+                "key_name": ["name"],
+                "label": ["caption"],
+                "secret": ["masked"],
+            },
         },
         "words": {
             "status": {"linked": "UPDATING"},
@@ -162,11 +164,11 @@ URL = "https://links.example.com/start?k=KEY&lang=en"
     ("settings", "link_id"),
     [
         ({}, "start"),
-        ({"link_id_from": "parameter", "link_id_parameter": "k"}, "KEY"),
+        ({"link_id": "?k"}, "KEY"),
         ({"link_id": r"[?&]k=(?P<id>\w+)"}, "KEY"),
-        ({"link_id_from": "cuid"}, "c-1"),
-        ({"link_id_from": "record"}, None),
-        ({"link_id_from": "parameter", "link_id_parameter": "x"}, None),
+        ({"link_id": "cuid"}, "c-1"),
+        ({"link_id": "record"}, None),
+        ({"link_id": "?x"}, None),
     ],
 )
 def test_a_links_id_comes_from_where_the_settings_say(
@@ -199,8 +201,9 @@ def test_a_moment_may_be_a_number_of_seconds_or_milliseconds(moment: object) -> 
 
 @pytest.mark.parametrize(("state", "opened"), [("Sent", False), ("OPENED", True)])
 def test_that_a_link_was_opened_may_be_said_by_a_state(state: str, opened: bool) -> None:
-    fields = {"opened": ["state"], "opened_values": ["opened", "verified"]}
-    profile = Profile.model_validate({"link": fields})
+    names = {"link": {"opened_on": ["state"]}}
+    words = {"opened": ["opened", "verified"]}
+    profile = Profile.model_validate({"names": names, "words": words})
 
     link = link_of(body({"id": "l-1", "state": state}), profile)
 

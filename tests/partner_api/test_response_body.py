@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from flows.errors import CardlinkError
-from flows.partner_api.response_body import Limits
+from flows.partner_api.responses import Limits
 from flows.partner_api.service import AnswerLostError, ServiceBusyError, StrangeAnswerError
 from flows.partner_api.transport import RateLimiter, Request, RetryPolicy, Sender, connect
 from flows.runs.retry import Retry

@@ -25,18 +25,17 @@ JOB = http(200, '{"id": 7, "status": "AUTH"}')
     ("auth", "line"),
     [
         ({}, "authorization: bearer t-1"),
-        ({"type": "api_key", "name": "X-Session"}, "x-session: t-1"),
-        ({"type": "api_key", "prefix": "Token "}, "authorization: token t-1"),
-        ({"type": "api_key", "name": "sid", "location": "cookie"}, "cookie: sid=t-1"),
+        ({"token": "X-Session: {token}"}, "x-session: t-1"),
+        ({"token": "Authorization: Token {token}"}, "authorization: token t-1"),
+        ({"token": "Cookie: sid={token}"}, "cookie: sid=t-1"),
         (
-            {"type": "api_key", "name": "sid", "location": "query"},
+            {"token": "?sid={token}"},
             "get /place_card_on_single_site_jobs/7?sid=t-1 http/1.1",
         ),
-        ({"login": False}, "authorization: bearer practice-key"),
     ],
 )
 def test_the_token_is_where_the_settings_say(auth: dict[str, Any], line: str) -> None:
-    answers = [JOB] if auth.get("login") is False else [LET_IN, JOB]
+    answers = [LET_IN, JOB]
     with scripted(*answers) as (address, script), client_at(address, auth=auth) as client:
         client.job("7")
 
@@ -44,13 +43,24 @@ def test_the_token_is_where_the_settings_say(auth: dict[str, Any], line: str) ->
     assert len(answers) == len(script.heads)
 
 
+def test_without_a_login_the_integrator_key_is_the_token() -> None:
+    with scripted(JOB) as (address, script), client_at(address, paths={"login": ""}) as client:
+        client.job("7")
+
+    assert ["authorization: bearer practice-key"] == [
+        line for line in script.heads[0].lower().splitlines() if "authorization" in line
+    ]
+
+
 def test_the_login_has_the_names_and_the_form_that_the_settings_say() -> None:
-    auth = {"login_encoding": "form", "login_fields": {"username": "user", "password": "word"}}
+    auth = {"login_encoding": "form"}
+    credentials = {"app_name": [], "app_key": [], "username": ["user"], "password": ["word"]}
+    names = {"login": {"credentials": credentials, "session_token": ["data.token"]}}
     let_in = http(200, '{"data": {"token": "t-2"}}')
 
     with (
         scripted(let_in, JOB) as (address, script),
-        client_at(address, auth=auth, session_field="data.token", login_path="/in") as client,
+        client_at(address, auth=auth, names=names, paths={"login": "/in"}) as client,
     ):
         client.job("7")
 
@@ -61,13 +71,20 @@ def test_the_login_has_the_names_and_the_form_that_the_settings_say() -> None:
 
 
 def test_the_login_may_nest_its_properties_and_credentials_may_be_headers_of_each_request() -> None:
-    auth = {
-        "login_fields": {"username": "user.name", "password": "user.word"},
-        "headers": {"app_key": "X-Api-Key"},
+    auth = {"headers": {"app_key": "X-Api-Key"}}
+    properties = {
+        "app_name": [],
+        "app_key": [],
+        "username": ["user.name"],
+        "password": ["user.word"],
     }
+    names = {"login": {"credentials": properties}}
     login = b'{"user":{"name":"cardlink","word":"practice"}}'
 
-    with scripted(LET_IN, JOB) as (address, script), client_at(address, auth=auth) as client:
+    with (
+        scripted(LET_IN, JOB) as (address, script),
+        client_at(address, auth=auth, names=names) as client,
+    ):
         client.job("7")
 
     assert f"content-length: {len(login)}" in script.heads[0].lower()
@@ -80,7 +97,7 @@ def test_the_login_may_nest_its_properties_and_credentials_may_be_headers_of_eac
         (
             http(404),
             StrangeAnswerError,
-            r"POST /session is no login \(HTTP 404\); \[service\] login_",
+            r"POST /session is no login \(HTTP 404\); \[service\.paths\] login",
         ),
         (http(403, '{"error": "unknown client"}'), UnauthorisedError, "HTTP 403: .*unknown client"),
         (http(422, '{"error": "user is required"}'), UnauthorisedError, "HTTP 422: .*required"),
@@ -103,11 +120,11 @@ def test_requests_are_signed_with_the_sessions_key_and_anew_after_a_new_login() 
         http(200, json.dumps({"session_token": f"t-{number}", "session_key": f"k-{number}"}))
         for number in (1, 2)
     ]
-    signing = {"type": "hmac", "canonical": "{token}", "nonce_header": None}
+    signing = {"type": "hmac", "canonical": "{token}", "headers": {"X-Signature": "{signature}"}}
 
     with (
         scripted(logins[0], http(401), logins[1], JOB) as (address, script),
-        client_at(address, signing=signing, auth={"type": "none"}) as client,
+        client_at(address, signing=signing, auth={"token": ""}) as client,
     ):
         client.job("7")
 
@@ -126,7 +143,7 @@ def test_a_session_without_the_key_to_sign_with_says_which_setting_names_it() ->
     with (
         scripted(LET_IN) as (address, _),
         client_at(address, signing={"type": "hmac"}) as client,
-        pytest.raises(StrangeAnswerError, match=r"key_field \(it has session_token\)"),
+        pytest.raises(StrangeAnswerError, match=r"login.session_key \(it has session_token\)"),
     ):
         client.job("7")
 
@@ -176,7 +193,7 @@ def test_an_installed_package_may_authenticate_requests_in_its_own_way(
 
     with (
         scripted(http(200, '{"nonce": "n-1"}'), JOB) as (address, script),
-        client_at(address, auth={"type": "plugin", "plugin": "own"}) as client,
+        client_at(address, auth={"plugin": "own"}) as client,
     ):
         client.job("7")
 
@@ -187,7 +204,7 @@ def test_an_installed_package_may_authenticate_requests_in_its_own_way(
 
 
 def test_a_plugin_that_is_not_installed_is_named() -> None:
-    auth = {"type": "plugin", "plugin": "nobody"}
+    auth = {"plugin": "nobody"}
 
     with (
         pytest.raises(NoSuchPluginError, match="nobody"),

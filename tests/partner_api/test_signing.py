@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from flows.partner_api.service import SigningKeyError
-from flows.partner_api.signing import SigningKey, signer_of
+from flows.partner_api.sessions import SigningKey, signer_of
 from schemas.partner_api.access import SigningSettings
 
 # RFC 9421, appendices B.1.4, B.1.5 and B.2
@@ -95,12 +95,11 @@ def test_an_hmac_is_of_what_the_settings_name() -> None:
         NOON,
         type="hmac",
         key_encoding="hex",
-        canonical="{method} {host} {path}?{query} {timestamp} {token} {key_id} {body} {body_sha256}",
-        timestamp_header="X-Time",
-        timestamp_format="iso",
-        nonce_header=None,
-        signature_format="HMAC {key_id}:{signature}",
-        signature_encoding="base64",
+        canonical="{method} {host} {path}?{query} {timestamp_iso} {token} {key_id} {body} {body_sha256}",
+        headers={
+            "X-Time": "{timestamp_iso}",
+            "X-Signature": "HMAC {key_id}:{signature_base64}",
+        },
     )
 
     digest = hashlib.sha256(b"{}").hexdigest()
@@ -142,7 +141,7 @@ def test_a_key_that_does_not_fit_is_refused_and_not_shown(settings: dict[str, An
         {"canonical": "{method.__class__}"},
         {"canonical": "{method:>10}"},
         {"canonical": "{"},
-        {"signature_format": "v1"},
+        {"headers": {"X-Signature": "v1"}},
         {"components": []},
     ],
 )

@@ -10,10 +10,10 @@ import pytest
 
 from flows.errors import CardlinkError
 from flows.partner_api.card_guard import CardTakenError
+from flows.partner_api.link_requests import SingleUnderWayError, Terms
+from flows.partner_api.linking import link_row, link_typed
 from flows.partner_api.service import AnswerLostError, ServiceBusyError, StrangeAnswerError
-from flows.partner_api.single_links import link_row, link_typed
-from flows.partner_api.single_request import SingleUnderWayError, Terms
-from flows.runs.keys import keys_of
+from flows.runs.single_links import row_attempt
 from schemas.partner_api.card_link import CardLink, Refusal
 from schemas.portal import CUID, PAN, PHONE
 from tests.builders import portal_rows
@@ -29,6 +29,7 @@ from tests.partner_api.linker import (
     left_over,
     night,
 )
+from tests.singles import recorded
 
 
 @pytest.fixture
@@ -123,7 +124,7 @@ def test_a_refusal_is_recorded_with_codes_and_the_row_may_be_tried_again(bench: 
         "refused",
         "linked",
     ]
-    assert linked.key.endswith("/single/000000002-2.json")
+    assert linked.id == f"{run}/000000002-2"
 
 
 def test_a_service_that_did_not_take_the_request_leaves_the_row_free(bench: Bench) -> None:
@@ -183,7 +184,8 @@ def test_of_two_who_begin_at_once_one_asks(bench: Bench) -> None:
 
 def test_a_taken_record_is_not_written_over(bench: Bench) -> None:
     run, linker = left_over(bench), Linker()
-    bench.store.create(f"{keys_of(run).singles}000000002-1.json", b"{}\n")
+    asked = link_row(bench.context, Linker(Refusal("a", "no")), run, 2).asked
+    recorded(bench.adapters, row_attempt(run, 2, 2), asked)
 
     with pytest.raises(CardlinkError):
         link_row(bench.context, linker, run, 2)

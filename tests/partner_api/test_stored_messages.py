@@ -7,14 +7,18 @@ from typing import Any
 
 import pytest
 
-from flows.partner_api.job_records import Job, Placement, kept
-from flows.partner_api.stored_messages import read_anew, with_messages
+from flows.partner_api.job_records import Job, Placement, kept, read_anew, with_messages
 from flows.runs.identity import canonical
 from schemas.partner_api.profile import INTERFACE, Profile
 
 NOTHING = Placement(1, "c-1", "4242")
 PARTNER = Profile.model_validate(
-    {"message": {"job_id": ["job.ref"], "message": ["body"]}, "job": {"status": ["state"]}}
+    {
+        "names": {
+            "message": {"job_id": ["job.ref"], "message": ["body"]},
+            "job": {"status": ["state"]},
+        }
+    }
 )
 
 

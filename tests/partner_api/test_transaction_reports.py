@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flows.partner_api.transaction_report import read_transactions
+from flows.partner_api.transaction_reports import read_transactions
 from flows.runs.transactions import REPORTED, settled
 
 HEADER = "cuid,status,completed_on\n"

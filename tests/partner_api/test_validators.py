@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from flows.partner_api.follow_links import follow_links
-from flows.partner_api.validators import tag_of, unless_changed
+from flows.partner_api.responses import tag_of, unless_changed
 from flows.runs.placements import read_placements
 from tests.partner_api.service_clients import client_of, request
 from tests.partner_api.test_placements import open_links

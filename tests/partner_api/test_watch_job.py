@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from flows.partner_api.client import ServiceClient
+from flows.partner_api.jobs import REGISTERED_AGAIN, WAITING, watch
 from flows.partner_api.service import (
     AnswerLostError,
     NoSuchRecordError,
     ServiceBusyError,
     ServiceRefusedError,
 )
-from flows.partner_api.watch_job import REGISTERED_AGAIN, WAITING, watch
 from schemas.partner_api.jobs import JobMessage, JobRecord
 from tests.partner_api.service_clients import client_of, started_job
 from tests.partner_api.test_follow_job import Passing, Person

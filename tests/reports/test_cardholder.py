@@ -18,16 +18,15 @@ from flows.reports.cardholder_trace import CardGivenError, trace
 from flows.resend.resubmission import Request
 from flows.resend.resubmission_run import resubmit
 from flows.resend.selection import RowSelection
-from flows.runs.identity import canonical
-from flows.runs.keys import keys_of, prompted_prefix, results
+from flows.runs.keys import keys_of, results
 from flows.runs.outbox import move
-from flows.runs.single_links import answer_key
 from flows.runs.store import ConflictError
 from schemas.expressions import PUBLISHED
 from schemas.portal import ADDRESS1, CUID, POSTAL_CODE
 from schemas.records import SingleAnswered, SingleAsked
 from tests.builders import portal_rows
 from tests.night import BANK, Bench, local_bench, made_once, portal_csv
+from tests.singles import recorded
 
 
 @pytest.fixture
@@ -175,14 +174,9 @@ def test_links_asked_for_by_themselves_are_attempts_too(bench: Bench) -> None:
     answer = SingleAnswered(
         outcome="linked", at=bench.now(), url="https://links.example.com/x", link_id="x"
     )
-    alone = f"{keys_of(run).singles}000000001-1.json"
-    typed = f"{prompted_prefix(BANK)}20261120T000000000000.json"
-    for key, document in {
-        alone: requested,
-        answer_key(alone): answer,
-        typed: requested.model_copy(update={"row": None}),
-    }.items():
-        bench.store.create(key, canonical(document))
+    recorded(bench.adapters, f"{run}/000000001-1", requested, answer)
+    typed = requested.model_copy(update={"row": None})
+    recorded(bench.adapters, "20261120T000000000000", typed)
 
     attempts = trace(bench.context.adapters, BANK, "A").attempts
 

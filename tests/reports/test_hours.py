@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from flows.operations.metrics import write_metrics
-from flows.partner_api.single_links import link_row
-from flows.partner_api.single_request import Terms
+from flows.partner_api.link_requests import Terms
+from flows.partner_api.linking import link_row
 from flows.reports.across import reconcile_runs
 from flows.reports.hours import hours_of
 from flows.reports.rebuild import rebuild

@@ -19,6 +19,7 @@ from flows.runs.outbox import move
 from schemas.records import SingleAsked
 from tests.again import again, night
 from tests.night import Bench, local_bench, made_once
+from tests.singles import recorded
 from tests.storms import FailingStore
 
 ONCE = 1
@@ -46,7 +47,7 @@ def busy_run(folder: Path) -> tuple[Bench, str]:
     requested = SingleAsked(
         row=1, cuid="A", last_4="4242", expiration="3001", at=bench.now(), by="tester"
     )
-    bench.store.create(f"{keys_of(run).singles}000000001-1.json", canonical(requested))
+    recorded(bench.adapters, f"{run}/000000001-1", requested)
     return bench, run
 
 

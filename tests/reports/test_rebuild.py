@@ -23,15 +23,17 @@ from flows.runs.closings import add_closing
 from flows.runs.events import ANSWERED
 from flows.runs.journal import enter
 from flows.runs.outbox import move
+from flows.runs.single_links import row_attempt
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from schemas.breaks import Break
-from schemas.records import Closing
+from schemas.records import Closing, SingleAsked
 from schemas.tables import Awaiting, Questions, Refusals
 from tests.builders import quick
 from tests.memory_bench import MemoryBench, memory_bench
 from tests.night import BANK, DAY, NOON
 from tests.reports.test_lists import HEAD, link, refusal
+from tests.singles import recorded
 from tests.submissions.test_begun_runs import committed, name
 
 Calls = list[tuple[Any, ...]]
@@ -330,7 +332,10 @@ def test_a_report_is_made_again_until_nothing_was_added_while_it_was_made(
     def adding(*arguments: Any) -> str:
         calls.append(arguments)
         if len(calls) < 3 and is_single:
-            bench.store.create(f"{run.keys.singles}{len(calls)}.json", b"{}")
+            asked = SingleAsked(
+                row=1, cuid="c", last_4="4242", expiration="3001", at=bench.now(), by="tester"
+            )
+            recorded(bench.adapters, row_attempt(run.id, 1, len(calls)), asked)
         elif len(calls) < 3:
             enter(bench.adapters, BANK, ANSWERED, lambda act: act.note(ANSWERED, run.id))
         return f"report {len(calls)}"

@@ -40,7 +40,6 @@ from tests.storms import FailingDatabase, FailingStore
 BOUNDARIES = (
     "/selection.parquet",
     "/events/resubmitted",
-    "/seals/",
     "/chunks/",
     "planned",
     "committed",

@@ -94,11 +94,11 @@ def test_what_is_written_later_shows_in_a_fresh_run_only(tmp_path: Path) -> None
     before = StoredRun(bench.adapters, keys)
     assert (None, []) == (before.end, before.events())
 
-    bench.submit("bank-20261120.csv")
+    again = bench.submit("bank-20261120.csv").manifest
     record_event(bench.context.adapters, keys, "opened")
 
     assert (None, []) == (before.manifest, before.events())
-    assert manifest == before.fresh().manifest
+    assert again == before.fresh().manifest
     assert ["opened"] == [event["what"] for event in before.fresh().events()]
 
 

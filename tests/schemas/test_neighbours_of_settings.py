@@ -18,7 +18,7 @@ from schemas.issuer import RuleSettings
 from schemas.mapping import Cell
 from schemas.partner_api.expiry import last_day
 from schemas.partner_api.jobs import ACK_KEY, CredentialRequest
-from schemas.partner_api.profile import AcknowledgedRequests
+from schemas.partner_api.profile import Profile
 from schemas.portal import CITY
 from schemas.portal_settings import PortalSettings
 from schemas.record_layout import read_layout
@@ -128,7 +128,7 @@ def test_a_link_may_end_today_and_not_yesterday(day: str) -> None:
 
 
 def test_a_request_is_acknowledged_where_it_has_all_the_keys_there_may_be() -> None:
-    settings = AcknowledgedRequests(types=("ACK",), keys=("a", "b"))
+    settings = Profile(acknowledged=("ACK", "a", "b"))
 
     def is_acknowledged(kind: str, *keys: str) -> bool:
         prompts = [{"key_name": key, "label": "", "secret": False} for key in keys]

@@ -1,8 +1,7 @@
-"""What becomes of each chunk that a publisher takes: sealed, recorded, stored, read back, or why not."""
+"""What becomes of each chunk that a publisher takes: sealed and stored, or why not."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -13,13 +12,12 @@ import pytest
 
 from flows.errors import CardlinkError, LimitError
 from flows.runs.identity import digest
-from flows.runs.keys import keys_of, link
+from flows.runs.keys import keys_of
 from flows.runs.sealing import Plain, Sealed
-from flows.runs.store import Entry, ObjectMissingError, Source, StoreBusyError
+from flows.runs.store import Entry, StoreBusyError
 from flows.submissions import publisher as publisher_module
 from flows.submissions.chunk_csv import write_chunk
-from flows.submissions.publisher import ENOUGH, ForeignChunkError, Outcome, Publisher
-from flows.submissions.seal_records import GROUP
+from flows.submissions.publisher import ENOUGH, GROUP, NAME_TAKEN, Outcome, Publisher
 from schemas.manifest import ManifestChunk
 from tests.memory import MemorySealer, MemorySource, MemoryStore
 from tests.memory_bench import MemoryBench, memory_bench
@@ -56,8 +54,10 @@ def rows(number: int) -> pl.DataFrame:
     return pl.DataFrame({"text": [f"line {at} of {number}" for at in range(number % 3 + 1)]})
 
 
-def published(bench: MemoryBench, chunks: int, sealer: MemorySealer | None) -> list[Outcome]:
-    with closing(Publisher(bench.context, sealer, KEYS)) as publisher:
+def published(
+    bench: MemoryBench, chunks: int, sealer: MemorySealer | None, epoch: int = 1
+) -> list[Outcome]:
+    with closing(Publisher(bench.context, sealer, KEYS, epoch)) as publisher:
         taken = [publisher.add(rows(number)) for number in range(1, chunks + 1)]
         assert list(range(1, chunks + 1)) == taken
         return publisher.finish()
@@ -69,11 +69,6 @@ def stored(bench: MemoryBench, number: int) -> bytes:
 
 def numbers(outcomes: Sequence[Outcome]) -> list[int]:
     return [outcome.number for outcome in outcomes]
-
-
-def record(bench: MemoryBench, group: int, number: int) -> dict[str, str]:
-    content = bench.store.objects[link(f"{KEYS.seals}{group:05d}-", number, 3)][1]
-    return dict(json.loads(content))
 
 
 def failing(bench: MemoryBench, operation: str, part: str, error: Exception) -> MemoryBench:
@@ -96,7 +91,7 @@ def test_without_a_sealer_chunks_are_numbered_and_counted_and_nothing_is_stored(
     assert {} == bench.store.objects
 
 
-def test_chunks_are_sealed_in_groups_recorded_and_stored_and_told_in_order() -> None:
+def test_chunks_are_sealed_in_groups_and_stored_and_told_in_order() -> None:
     bench = memory_bench()
     sealer = NotingSealer()
 
@@ -114,12 +109,9 @@ def test_chunks_are_sealed_in_groups_recorded_and_stored_and_told_in_order() -> 
             sha256=digest(data),
         )
         assert Outcome(outcome.number, expected) == outcome
-        assert digest(data) == record(bench, (outcome.number - 1) // GROUP, 1)[name]
         assert data.endswith(write_chunk(rows(outcome.number)["text"], bench.context.header))
     plain = [f"{KEYS.run}-{number:05d}.csv" for number in range(1, 2 * GROUP + 4)]
     assert [plain[:GROUP], plain[GROUP : 2 * GROUP], plain[2 * GROUP :]] == sealer.names
-    seals = [key for key in bench.store.objects if key.startswith(KEYS.seals)]
-    assert [f"{KEYS.seals}0000{group}-001.json" for group in range(3)] == sorted(seals)
 
 
 class Watched(MemoryStore):
@@ -141,7 +133,7 @@ class Watched(MemoryStore):
         return super().open(key, pin)
 
 
-def test_a_new_chunk_is_read_once_and_hashed_once_by_threads_that_have_names(
+def test_a_new_chunk_is_hashed_once_and_not_read_by_threads_that_have_names(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     bench = memory_bench()
@@ -161,8 +153,7 @@ def test_a_new_chunk_is_read_once_and_hashed_once_by_threads_that_have_names(
     monkeypatch.setattr(publisher_module, "digest", noting)
     published(bench, 3, Named())
 
-    chunks = [KEYS.chunks + KEYS.chunk_name(number) for number in (1, 2, 3)]
-    assert chunks == sorted(key for key in store.opened if key.startswith(KEYS.chunks))
+    assert [] == store.opened
     assert 3 == len(hashed)
     assert {"seal"} == threads
     assert {"publish"} == {name.partition("_")[0] for name in store.threads}
@@ -179,7 +170,7 @@ def test_a_sealer_that_gives_back_fewer_chunks_than_it_was_given_ends_the_work(t
         published(memory_bench(), 3, Losing(lambda name, again: "died" * (again == 1)))
 
 
-def test_no_chunks_are_no_outcomes_and_no_record() -> None:
+def test_no_chunks_are_no_outcomes_and_no_object() -> None:
     bench = memory_bench()
 
     assert [] == published(bench, 0, NotingSealer())
@@ -217,7 +208,7 @@ def test_a_chunk_that_fails_once_is_sealed_again_alone() -> None:
         assert stored(bench, number).endswith(f"of {number}\n".encode())
 
 
-def test_a_chunk_that_always_fails_is_told_with_its_trouble_and_not_recorded() -> None:
+def test_a_chunk_that_always_fails_is_told_with_its_trouble_and_not_stored() -> None:
     bench = memory_bench()
     always = KEYS.chunk_name(2, "csv")
     sealer = NotingSealer(lambda name, time: "seal.died" * (name == always))
@@ -226,11 +217,10 @@ def test_a_chunk_that_always_fails_is_told_with_its_trouble_and_not_recorded() -
 
     assert Outcome(2, None, "seal.died") == outcomes[1]
     assert [True, False, True] == [outcome.chunk is not None for outcome in outcomes]
-    assert {KEYS.chunk_name(1), KEYS.chunk_name(3)} == record(bench, 0, 1).keys()
     assert KEYS.chunks + KEYS.chunk_name(2) not in bench.store.objects
 
 
-def test_where_no_chunk_of_a_group_could_be_sealed_nothing_is_recorded() -> None:
+def test_where_no_chunk_of_a_group_could_be_sealed_nothing_is_stored() -> None:
     bench = memory_bench()
 
     outcomes = published(bench, 2, NotingSealer(lambda name, time: "seal.died"))
@@ -239,50 +229,45 @@ def test_where_no_chunk_of_a_group_could_be_sealed_nothing_is_recorded() -> None
     assert {} == bench.store.objects
 
 
-def test_what_an_earlier_process_published_is_adopted_and_only_the_others_are_sealed() -> None:
+def test_whoever_takes_a_run_over_seals_all_of_it_under_names_of_its_own() -> None:
     bench = memory_bench()
-    first = published(bench, GROUP + 3, NotingSealer())
-    for number in (2, GROUP + 1):
-        del bench.store.objects[KEYS.chunks + KEYS.chunk_name(number)]
-    sealer = NotingSealer()
+    first = published(bench, 2, NotingSealer())
+    before = dict(bench.store.objects)
 
-    second = published(bench, GROUP + 3, sealer)
+    second = published(bench, 2, NotingSealer(), epoch=3)
 
-    assert [[KEYS.chunk_name(number, "csv")] for number in (2, GROUP + 1)] == sealer.names
-    assert numbers(first) == numbers(second)
-    assert {2, GROUP + 1} == {
-        before.number for before, after in zip(first, second, strict=True) if before != after
-    }
-    data = digest(stored(bench, 2))
-    assert {KEYS.chunk_name(2): data} == record(bench, 0, 2)
+    names = [f"{KEYS.run}-e3-0000{number}.csv.pgp" for number in (1, 2)]
+    assert names == [outcome.chunk.name for outcome in second if outcome.chunk]
+    assert before.items() <= bench.store.objects.items()
+    stored_names = [outcome.chunk.name for outcome in (*first, *second) if outcome.chunk]
+    assert sorted(bench.store.objects) == sorted(KEYS.chunks + name for name in stored_names)
 
 
-def test_where_all_was_published_nothing_is_sealed() -> None:
+def test_a_chunk_whose_name_another_object_has_is_told_and_the_object_left_as_it_is() -> None:
     bench = memory_bench()
-    first = published(bench, 3, NotingSealer())
-    sealer = NotingSealer()
-
-    assert first == published(bench, 3, sealer)
-    assert [] == sealer.groups
-    assert link(f"{KEYS.seals}00000-", 2, 3) not in bench.store.objects
-
-
-@pytest.mark.parametrize("is_known_group", [False, True])
-def test_an_unknown_object_at_a_chunks_key_is_told_and_left_as_it_is(is_known_group: bool) -> None:
-    bench = memory_bench()
-    key = KEYS.chunks + KEYS.chunk_name(2)
-    if is_known_group:
-        bench.store.create(link(f"{KEYS.seals}00000-", 1, 3), b'{"another":"1"}')
-    bench.store.create(key, b"foreign")
+    bench.store.create(KEYS.chunks + KEYS.chunk_name(2), b"foreign")
 
     outcomes = published(bench, 3, NotingSealer())
 
-    foreign = outcomes[1].foreign
-    assert isinstance(foreign, ForeignChunkError)
-    assert {"key": key, "size": 7} == foreign.fields
-    assert (None, "") == (outcomes[1].chunk, outcomes[1].trouble)
+    assert Outcome(2, None, NAME_TAKEN) == outcomes[1]
     assert [True, False, True] == [outcome.chunk is not None for outcome in outcomes]
     assert b"foreign" == stored(bench, 2)
+
+
+def test_a_write_that_was_repeated_and_found_itself_counts() -> None:
+    bench = memory_bench()
+
+    class Repeating(MemoryStore):
+        def create(self, key: str, data: bytes) -> bool:
+            super().create(key, data)
+            return super().create(key, data)
+
+    bench.store = Repeating()
+
+    [outcome] = published(bench, 1, NotingSealer())
+
+    assert outcome.chunk is not None
+    assert digest(stored(bench, 1)) == outcome.chunk.sha256
 
 
 BUSY = StoreBusyError(place="x", code="503")
@@ -292,10 +277,7 @@ BUSY = StoreBusyError(place="x", code="503")
     ("operation", "part", "error", "troubled"),
     [
         ("create", "-00002.csv.pgp", BUSY, [2]),
-        ("open", "-00002.csv.pgp", BUSY, [2]),
-        ("open", "-00002.csv.pgp", ObjectMissingError(key="x"), [2]),
-        ("create", "/seals/00000-", BUSY, [1, 2, 3]),
-        ("open", "/seals/00000-", BUSY, [1, 2, 3]),
+        ("create", ".csv.pgp", BUSY, [1, 2, 3]),
     ],
 )
 def test_a_store_that_fails_for_a_moment_troubles_the_chunks_that_it_fails(
@@ -317,76 +299,10 @@ class MachineAtItsLimitError(LimitError):
 
 
 def test_a_limit_of_this_machine_ends_the_work() -> None:
-    bench = failing(memory_bench(), "create", "/seals/00000-", MachineAtItsLimitError())
+    bench = failing(memory_bench(), "create", "-00002.csv.pgp", MachineAtItsLimitError())
 
     with pytest.raises(MachineAtItsLimitError):
         published(bench, 3, NotingSealer())
-
-
-class Read:
-    def __init__(self, entry: Entry, data: bytes) -> None:
-        self.entry, self._data = entry, data
-
-    def read(self, size: int = -1, /) -> bytes:
-        return self._data
-
-    def __enter__(self) -> Read:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Nothing is open."""
-
-
-class DamagingStore(MemoryStore):
-    """Gives back chunks with other bytes, at each of so many looks other ones, or always the same."""
-
-    def __init__(self, looks: int, *, varied: bool) -> None:
-        super().__init__()
-        self.left, self.varied = looks, varied
-
-    def open(self, key: str, pin: Entry | None = None) -> Source:  # type: ignore[override]
-        source = super().open(key, pin)
-        if not key.endswith(".pgp") or not self.left:
-            return source
-        self.left -= 1
-        return Read(source.entry, b"damaged %d" % (self.left * self.varied))
-
-
-@pytest.mark.parametrize(
-    ("looks", "varied", "trouble"),
-    [(1, True, "ObjectDamagedError"), (2, True, "ObjectDamagedError"), (2, False, "")],
-)
-def test_other_bytes_on_a_second_look_were_damaged_on_their_way_the_same_are_foreign(
-    looks: int, varied: bool, trouble: str
-) -> None:
-    bench = memory_bench()
-    bench.store = DamagingStore(looks, varied=varied)
-
-    [outcome] = published(bench, 1, NotingSealer())
-
-    assert (None, trouble) == (outcome.chunk, outcome.trouble)
-    assert (outcome.foreign is None) == bool(trouble)
-
-
-def test_what_a_concurrent_process_sealed_meanwhile_counts() -> None:
-    bench = memory_bench()
-    other = b"sealed by another"
-
-    class Beaten(MemoryStore):
-        def create(self, key: str, data: bytes) -> bool:
-            if key.endswith(".pgp"):
-                name = key.rpartition("/")[2]
-                number = link(f"{KEYS.seals}00000-", 2, 3)
-                super().create(number, json.dumps({name: digest(other)}).encode())
-                data = other
-            return super().create(key, data)
-
-    bench.store = Beaten()
-
-    [outcome] = published(bench, 1, NotingSealer())
-
-    assert outcome.chunk is not None
-    assert (len(other), digest(other)) == (outcome.chunk.bytes, outcome.chunk.sha256)
 
 
 @pytest.mark.parametrize(

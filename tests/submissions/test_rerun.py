@@ -13,9 +13,8 @@ import pytest
 from flows.adapters.local import LocalStore
 from flows.runs.claim import OLD, ClaimedError, Lease, LeaseLostError, claimed, clean_up, work_on
 from flows.runs.context import IssuerContext
-from flows.runs.keys import keys_of
 from flows.runs.probe import ensure_store_safe
-from flows.runs.store import ConflictError, ObjectMissingError, StoreBusyError, StoreUnsafeError
+from flows.runs.store import ObjectMissingError, StoreBusyError, StoreUnsafeError
 from flows.submissions.publisher import PartialRunError
 from tests.memory import KilledError
 from tests.night import NOON, Bench, killed_at, local_bench, submitted, uncommit
@@ -85,18 +84,6 @@ def test_a_new_run_that_died_is_gone_on_with_by_the_same_command(tmp_path: Path)
     done = bench.submit(extract, new_run="lost")
 
     assert (False, True) == (done.already, done.manifest.run.endswith("-r2"))
-
-
-@pytest.mark.parametrize("part", ["/seals/"])
-def test_a_document_that_cardlink_did_not_write_is_named(tmp_path: Path, part: str) -> None:
-    bench, extract, manifest = submitted(tmp_path, 5)
-    keys = keys_of(manifest.run)
-    uncommit(tmp_path, str(keys.run))
-    key = next(key for key in bench.snapshot() if part in key)
-    (tmp_path / "store" / key).write_bytes(b"")
-
-    with pytest.raises(ConflictError, match=key):
-        bench.submit(extract)
 
 
 def test_a_run_ends_where_its_claim_is_lost_and_commits_nothing(tmp_path: Path) -> None:

@@ -21,9 +21,9 @@ import pytest
 from flows.adapters.local import LocalStore
 from flows.operations.reread import RowsDifferError
 from flows.operations.reseal import reseal
+from flows.partner_api.link_requests import Terms
+from flows.partner_api.linking import link_row, link_typed
 from flows.partner_api.service import LinkRequestError
-from flows.partner_api.single_links import link_row, link_typed
-from flows.partner_api.single_request import Terms
 from flows.resend.renewal import renew
 from flows.resend.resubmission import Request, plan_resubmit
 from flows.resend.selection import UNCHANGED, RowSelection

@@ -205,7 +205,7 @@ def test_a_run_that_another_process_commits_at_the_last_moment_was_committed_alr
     bench = memory_bench()
     extract = bench.drop(5)
     job, _ = prepare(bench.context, Request(extract))
-    manifest = build_run(bench.context, job, MemorySealer()).manifest
+    manifest = build_run(bench.context, job, MemorySealer(), epoch=2).manifest
 
     def commit_first() -> None:
         assert commit_run(bench.context, job, manifest)
@@ -537,7 +537,7 @@ def test_gates_that_may_be_opened_are_open_for_selected_rows(
     monkeypatch.setattr(submitting, "build_run", lambda *_: built)
     monkeypatch.setattr(submitting, "refusals", refusals)
 
-    assert built is submitting._build(bench.context, job, MemorySealer(), lambda _: None)
+    assert built is submitting._build(bench.context, job, MemorySealer(), lambda _: None, 1)
     assert [(built, bench.issuer, OPENABLE if selection else job.opened)] == judged
 
 

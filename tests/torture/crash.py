@@ -24,14 +24,14 @@ T = TypeVar("T")
 BEFORE, WITHIN, AFTER = "before", "within", "after"
 _WHERE = re.compile(
     r"[^/]+/(?:runs/[^/]+/)?"
-    r"(?P<what>extracts|results|probe|chunks|seals|ledger|events|report/[a-z.]+|runs)?"
+    r"(?P<what>extracts|results|probe|chunks|ledger|events|report/[a-z.]+|runs)?"
 )
 
 
 class Crash(NamedTuple):
     """The `nth` passing (from 1) of a boundary, before, within or after it."""
 
-    boundary: str  # `create seals`, `open chunks`, `seal`, `act committed`, …
+    boundary: str  # `create chunks`, `open chunks`, `seal`, `act committed`, …
     moment: str
     nth: int
     number: int = signal.SIGKILL

@@ -27,7 +27,7 @@ Facts = dict[str, Any]
 # each process makes them anew, or they are derived, or about the work and not what came of it
 PASSING = re.compile(
     r"bank/(journal|probe|identified|alerts)/"
-    r"|bank/runs/[^/]+/(seals|chunks|events|selection|ledger)"
+    r"|bank/runs/[^/]+/(chunks|events|selection|ledger)"
     r"|/report/held|bank/acknowledgements/\d{6}-"
 )
 NUMBER = re.compile(r"(?<=/)\d+(?=[./])")

@@ -123,7 +123,7 @@ def children(session: int) -> list[str]:
     ("moment", "stop"),
     [
         pytest.param("chunks/*-00001.csv.pgp", signal.SIGHUP, marks=pytest.mark.slow),
-        pytest.param("seals/*.json", signal.SIGINT, marks=pytest.mark.slow),
+        pytest.param("chunks/*.pgp", signal.SIGINT, marks=pytest.mark.slow),
         ("chunks/*-00050.csv.pgp", signal.SIGTERM),
     ],
 )

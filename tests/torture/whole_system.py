@@ -38,7 +38,7 @@ from tests.torture.tally import Tally
 
 SUBMITTED = ("planned", "committed", "reported")  # acts of a submit
 INGESTED = (ANSWERED,)  # of an ingest
-SUBMITTING = ("seals/", "chunks/", "ledger/", "events/", *SUBMITTED)
+SUBMITTING = ("chunks/", "ledger/", "events/", *SUBMITTED)
 INGESTING = ("results/", "events/", "links.csv", "summary.json", "report/", *INGESTED)
 
 

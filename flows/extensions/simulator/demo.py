@@ -120,7 +120,7 @@ def _from_links_to_cards(
     from flows.extensions.simulator.demo_service import SEED, demo_service
     from flows.extensions.simulator.portal import Behaviour, two_months_after
     from flows.forms import ingest, placements
-    from flows.partner_api.funnel_tables import funnel_tables
+    from flows.partner_api.coverage import funnel_tables
 
     # counted from today: a demo years from now still has links to show
     ends = two_months_after(now().date())

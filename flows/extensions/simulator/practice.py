@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from datetime import date, datetime
 from logging import getLogger
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.request import Request, urlopen
 
 from flows.errors import OperatorError
@@ -20,8 +20,14 @@ from flows.runs.sealing import Opener
 from flows.steps import FILE, Option, Sentence
 from schemas import challenges
 from schemas.issuer import Issuer
-from schemas.partner_api.profile import INTERFACE, Profile
+from schemas.partner_api.profile import INTERFACE
 from schemas.partner_api.service import ServiceSettings
+
+# paths and names of a partner by which the practice service speaks
+SPOKEN: Final = frozenset(
+    {"login", "create_link", "login.session_token", "request.service", "request.fi_key"}
+    | {"request.safe_key"}
+)
 
 
 class NoS3ServerError(OperatorError):
@@ -113,16 +119,15 @@ def s3_server(bucket: str) -> Iterator[dict[str, str]]:
 
 
 def unspoken_tables(settings: ServiceSettings) -> list[str]:
-    """Return the tables of a partner's profile that the practice service does not speak by.
+    """Return the settings of a partner's profile that the practice service does not speak by.
 
-    It has the interface's own names and shapes, and those that `[service]` itself sets.
+    It has the interface's own shapes, and its own names but for SPOKEN.
     """
-    tables = set(Profile.model_fields) - {"acknowledged", "words"}
-    return [
-        f"[service.{name}]"
-        for name in sorted(tables)
-        if getattr(settings, name) != getattr(INTERFACE, name)
-    ]
+    shapes = ("auth", "next_page", "signing")
+    others = [name for name in shapes if getattr(settings, name) != getattr(INTERFACE, name)]
+    others += [f"paths.{name}" for name in sorted(settings.paths.keys() - SPOKEN)]
+    others += [f"names.{name}" for name in sorted(settings.names.keys() - SPOKEN)]
+    return [f"service.{name}" for name in others]
 
 
 def asked_challenges(issuer: Issuer | None) -> tuple[str, ...]:

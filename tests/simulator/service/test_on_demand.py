@@ -268,9 +268,7 @@ def test_a_financial_institution_that_is_not_configured_is_refused() -> None:
 
 def test_the_property_names_the_document_leaves_open_are_settings() -> None:
     spoken = {
-        "fi_key_property": "fi",
-        "safe_key_property": "safe",
-        "service_property": "integrator",
+        "names": {"request": {"fi_key": ["fi"], "safe_key": ["safe"], "service": ["integrator"]}},
     }
 
     with running_service(settings=spoken) as service, visiting(service) as visit:

@@ -51,9 +51,11 @@ class Visit:
     def log_in(self) -> None:
         spoken = self.service.settings
         answer = self.http.post(
-            spoken.login_path, json=self.service.client._asdict()
+            spoken.path("login"), json=self.service.client._asdict()
         ).raise_for_status()
-        self.http.headers["Authorization"] = f"Bearer {answer.json()[spoken.session_field]}"
+        self.http.headers["Authorization"] = (
+            f"Bearer {answer.json()[spoken.name('login.session_token')]}"
+        )
 
     def upload(self, content: bytes, name: str = "night-00001.csv.pgp") -> httpx.Response:
         return self.http.post("/portal/uploads", params={"name": name}, content=content)

@@ -52,11 +52,11 @@ def create_app(
     app.add_exception_handler(RequestValidationError, _unfit)
     app.add_exception_handler(HTTPException, _unread)
 
-    @app.post(settings.login_path, responses=refusals(401))
+    @app.post(settings.path("login"), responses=refusals(401))
     async def log_in(login: wire.Login) -> dict[str, str]:
         """Open a session; its token is sent back as `Authorization: Bearer`."""
         client = Client(login.app_name, login.app_key, login.username, login.password)
-        return {settings.session_field: state.login(client)}
+        return {settings.name("login.session_token"): state.login(client)}
 
     for routes in (
         link_routes,

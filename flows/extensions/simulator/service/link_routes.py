@@ -27,7 +27,7 @@ def link_routes(handle: ServiceHandle) -> APIRouter:
     request_model = wire.link_request(settings)
 
     @routes.post(
-        settings.link_path,
+        settings.path("create_link"),
         status_code=201,
         response_model=wire.LinkRecord,
         response_model_exclude_unset=True,

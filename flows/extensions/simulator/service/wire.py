@@ -93,13 +93,13 @@ class CardObject(BaseModel):
 def link_request(settings: ServiceSettings) -> type[BaseModel]:
     """Return the on-demand request (interface.md 2.8) under the property names of the settings."""
     fields: dict[str, Any] = {
-        "service": (ServiceObject, Field(alias=settings.service_property)),
+        "service": (ServiceObject, Field(alias=settings.name("request.service"))),
         "cardholder": (CardholderObject, ...),
         "expiration": (ExpirationObject | None, None),
         "address": (AddressObject, ...),
         "card": (CardObject, ...),
-        "fi_key": (Filled, Field(alias=settings.fi_key_property)),
-        "safe_key": (str | None, Field(None, alias=settings.safe_key_property)),
+        "fi_key": (Filled, Field(alias=settings.name("request.fi_key"))),
+        "safe_key": (str | None, Field(None, alias=settings.name("request.safe_key"))),
     }
     return create_model("LinkRequest", __doc__="A card link on demand.", **fields)
 

@@ -1,19 +1,21 @@
-"""Single links for many rows in one command: each extract opened once, one session, one guard.
+"""Single links, for one row, for many, or for fields typed in: each recorded before and after its
+request.
 
-Each link is recorded before and after its request, as a single one is (`single_request.py`), so
-that a command that is stopped anywhere is repeated as it is: it requests nothing twice.
+A command that is stopped anywhere is repeated as it is: it requests nothing twice.
 """
 
 from __future__ import annotations
 
+import csv
+import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from io import BytesIO, StringIO
 from itertools import chain, islice
 from typing import Any, Final, NamedTuple
 
 from flows.errors import CardlinkError, TryAgainError
 from flows.partner_api.card_guard import CardGuard, CardTakenError
-from flows.partner_api.card_references import CardReferenceError
 from flows.partner_api.link_plan import (
     LOST,
     NO_ANSWER,
@@ -22,31 +24,123 @@ from flows.partner_api.link_plan import (
     RowName,
     RowOutcome,
     RunRows,
+    refine,
+    refined_rows,
+    typed_row,
 )
+from flows.partner_api.link_requests import (
+    AS_USUAL,
+    Prepared,
+    SingleRequests,
+    SingleUnderWayError,
+    Supply,
+    Terms,
+    nothing_supplied,
+    prepared_request,
+    service_of,
+)
+from flows.partner_api.run_links import CardReferenceError
 from flows.partner_api.service import (
     AnswerLostError,
     Linking,
     LinkRequestError,
     StrangeAnswerError,
 )
-from flows.partner_api.single_links import attempt_key
-from flows.partner_api.single_request import (
-    AS_USUAL,
-    Prepared,
-    SingleRequests,
-    SingleUnderWayError,
-    Terms,
-    prepared_request,
-    service_of,
-)
 from flows.redaction import hiding
 from flows.reports.behind import finish_reports, report_behind
+from flows.resend.selected_run import SourceGoneError
 from flows.runs.context import IssuerContext
-from flows.runs.single_links import SingleLink
+from flows.runs.single_links import SingleLink, row_attempt
+from flows.runs.stored_run import StoredRun
 from flows.runs.threads import concurrently
 from flows.stopping import uninterrupted
-from schemas.portal import CUID
+from flows.submissions.row_scope import RowScope
+from schemas.manifest import SourceIdentity
+from schemas.portal import CUID, columns
 from schemas.records import LINKED
+from schemas.source import SourceSettings
+
+
+def link_row(
+    context: IssuerContext,
+    linking: Linking,
+    run: str,
+    row: int,
+    *,
+    terms: Terms = AS_USUAL,
+    supply: Supply = nothing_supplied,
+) -> SingleLink:
+    """Request one link for a row (from 1) of a run's source, and count it in the run's report.
+
+    The row is read and refined again, or typed in where its extract is gone and the partner's
+    reference names the card. Raises NotTypedError, NoServiceError, LedgerPurgedError,
+    NoSuchRowError, SourceGoneError, LinkRequestError, CardTakenError, and what the service's client
+    raises.
+    """
+    stored = StoredRun.by_id(context.adapters, run)
+    fields = _fields(context, stored, row, terms, supply)
+    earlier = [single for single in stored.single_link_attempts if single.asked.row == row]
+    finish_reports(context)
+    id_ = row_attempt(run, row, len(earlier) + 1)
+    requests = SingleRequests(context, linking)
+    references = terms.references
+    reference = references.of(stored, row, fields[CUID]) if references else None
+    prepared = prepared_request(
+        context, fields, id_, run, row, terms=terms, supply=supply, reference=reference
+    )
+    CardGuard(context).refuse_taken(prepared.single.asked)
+    try:
+        with hiding(*prepared.secrets):  # a refusal may repeat them
+            return requests.send(prepared)
+    finally:
+        report_behind(context, [stored.fresh()])
+
+
+def _fields(
+    context: IssuerContext, run: StoredRun, row: int, terms: Terms, supply: Supply
+) -> dict[str, Any]:
+    """Return a row as a request is made of it, from its extract.
+
+    By reference it may be gone: what it had of the cardholder is supplied then.
+    """
+    try:
+        return refined_rows(context, run, [row]).single()
+    except SourceGoneError:
+        if terms.references is None:
+            raise
+    return typed_row(run, row, supply)
+
+
+def link_typed(
+    context: IssuerContext, linking: Linking, typed: Mapping[str, str], *, terms: Terms = AS_USUAL
+) -> SingleLink:
+    """Request one link for typed-in fields, under the portal's column names.
+
+    They pass every rule an extract's row does. Without a cuid one is made that has nothing to do
+    with the card. Raises as `link_row` does.
+    """
+    as_the_portal_has_them = {
+        "source": SourceSettings(),
+        "columns": {},
+        "status": {},
+        "eligible": context.issuer.eligible.model_copy(update={"where": {}}),
+        "full_portfolio": False,
+    }
+    issuer = context.issuer.model_copy(update=as_the_portal_has_them)
+    text = StringIO()
+    cells = [typed.get(name, "") for name in columns()]
+    csv.writer(text, lineterminator="\n").writerows([columns(), cells])
+    source = SourceIdentity(key="typed.csv", version="", size=0, sha256=secrets.token_hex(32))
+    stream = BytesIO(text.getvalue().encode())
+    scope = RowScope(keep_cells=True)
+    refined = refine(context._replace(issuer=issuer), stream, source, scope)
+    id_ = f"{context.adapters.now():%Y%m%dT%H%M%S%f}-{secrets.token_hex(4)}"
+    requests = SingleRequests(context, linking)
+    prepared = prepared_request(context, refined.single(), id_, terms=terms)
+    CardGuard(context).refuse_taken(prepared.single.asked)
+    with hiding(*prepared.secrets):
+        return requests.send(prepared)
+
 
 DUE: Final = "to be requested"  # of a dry run
 NOT_REACHED: Final = "the command stopped before it"
@@ -136,7 +230,7 @@ class Due(NamedTuple):
     @property
     def card(self) -> tuple[str, str | None]:
         """What two rows of one card have in common."""
-        attempt = self.prepared.attempt
+        attempt = self.prepared.single.asked
         return attempt.cuid, attempt.last_4
 
 
@@ -169,20 +263,20 @@ class _Desk:
                     yield due
 
     def _prepared(self, part: RunRows, fields: Mapping[str, Any]) -> Prepared:
-        keys = part.run.keys
+        run = part.run.id
         row = fields["row"]
-        key = attempt_key(keys, row, part.requests[row] + 1)
+        id_ = row_attempt(run, row, part.requests[row] + 1)
         references = self._terms.references
         reference = references.of(part.run, row, fields[CUID]) if references else None
         return prepared_request(
-            self._context, fields, key, keys, row, terms=self._terms, reference=reference
+            self._context, fields, id_, run, row, terms=self._terms, reference=reference
         )
 
     def _refuse_taken(self, due: Due) -> None:
         """Raise CardTakenError for a card that needs no link, or gets one by another row."""
         if due.card in self._cards:
             raise CardTakenError(reason=SAME_CARD)
-        self.guard.refuse_taken(due.prepared.attempt)
+        self.guard.refuse_taken(due.prepared.single.asked)
         self._cards.add(due.card)
 
     def send(self, requests: SingleRequests, batch: Sequence[Due]) -> CardlinkError | None:
