@@ -209,7 +209,9 @@ def _committed(
             note(**built.manifest.counts.model_dump(include={"read", "submitted", "rejected"}))
         with stage("commit", run=job.plan.run):
             is_first = commit_run(context, job, built.manifest, claim)
-        return Submitted(built.manifest, already=not is_first, remarks=built.remarks)
+        # a concurrent process that was first has other chunks
+        manifest = built.manifest if is_first else run.fresh().committed()
+        return Submitted(manifest, already=not is_first, remarks=built.remarks)
 
 
 def settings_now(issuer: Issuer) -> str:

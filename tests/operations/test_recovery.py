@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import polars as pl
 import psycopg
 import pytest
 from click.testing import CliRunner, Result
@@ -14,9 +15,11 @@ from click.testing import CliRunner, Result
 from flows import wiring
 from flows.adapters.local import LocalStore
 from flows.book.book import read_book
+from flows.book.deliveries import read_changes
 from flows.cli.main import main
 from flows.database.connection import Database
 from flows.operations.audit import verify
+from flows.operations.delivery import deliver
 from flows.operations.four_eyes import ApprovalError, Command, carrying_out, request
 from flows.operations.recovery import SegmentsError, recover
 from flows.operations.stored_requests import open_requests
@@ -331,3 +334,27 @@ def test_a_damaged_database_is_replaced_by_its_newest_copy_as_the_error_says(
     told = " ".join(refused.output.split())
     assert (2, True) == (refused.exit_code, 'recover "ISSUER"' in told), told
     assert stood == own.cards()
+
+
+def test_links_that_were_delivered_are_not_delivered_again_from_a_database_that_was_made_again(
+    tmp_path: Path,
+) -> None:
+    bench = local_bench(tmp_path)
+    bench.submit(bench.drop(6))
+    bench.answer(fail_share=0)
+    bench.ingest()
+    first = deliver(bench.context)
+    flush_journal(bench.adapters, BANK)
+
+    from_nothing = replace(bench, database=Database(tmp_path / "new.db"))
+    recover(from_nothing.context, "lost")
+    from_nothing.ingest()
+    again = deliver(from_nothing.context)
+
+    assert (True, False) == (first.fresh, again.fresh)
+    assert delivered(bench).equals(delivered(from_nothing))
+
+
+def delivered(bench: Bench) -> pl.DataFrame:
+    with bench.database.snapshot() as connection:
+        return read_changes(connection, BANK)
