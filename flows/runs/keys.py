@@ -17,7 +17,7 @@ RUN_ID = re.compile(
     r"^(?P<issuer>[a-z0-9][a-z0-9-]*)-(?P<day>\d{8})-(?P<sha>[0-9a-f]{8})"
     r"(-r(?P<again>[2-9]|[1-9]\d+))?$"
 )
-_CHUNK_NAME = re.compile(r"(?P<run>.+?)(-e(?P<epoch>\d+))?-\d{5}\.[a-z0-9.]+")
+_OF_CHUNK = re.compile(r"(e(?P<epoch>\d+)-)?\d{5}\.[a-z0-9.]+")  # behind the run
 
 LONGEST_PART = 200  # bytes of a part of a key
 TEMPORARY = ".tmp-"  # prefix of the directory store's unfinished files; no key may have it
@@ -151,10 +151,9 @@ class RunKeys:
 
     def chunk_epoch(self, name: str) -> int:
         """Return the epoch in the file name of a chunk of the run, 0 where it is none."""
-        match = _CHUNK_NAME.fullmatch(name)
-        if match is None or match["run"] != str(self.run):
-            return 0
-        return int(match["epoch"] or 1)
+        own = f"{self.run}-"
+        match = _OF_CHUNK.fullmatch(name.removeprefix(own)) if name.startswith(own) else None
+        return int(match["epoch"] or 1) if match else 0
 
 
 def checked(key: str) -> str:

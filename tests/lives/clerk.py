@@ -236,9 +236,7 @@ class Operator:
     def _do(self, words: list[str], banks: Iterable[Bank]) -> bool:
         """Give a command, and note whether there are chunks to upload by it."""
         report = self.give(*words)
-        if (
-            words[0] in ("resubmit", "renew") and "--dry-run" in words
-        ):  # its next line has the number of rows
+        if "--dry-run" in words:  # its next line does it, with the number of rows
             if not report.get("next"):
                 return False
             report = self.give(*filled(report["next"]))

@@ -338,7 +338,9 @@ def spoken(answer: Made) -> str:
 
 def run_of(chunk: str) -> str:
     """Return the run of a chunk."""
-    return re.sub(r"(-e\d+)?-\d{5}$", "", chunk.partition(".")[0])
+    match = re.match(r".+-\d{8}-[0-9a-f]{8}(-r\d+)?(?=(-e\d+)?-\d{5}\.)", chunk)
+    assert match is not None
+    return match[0]
 
 
 def number_of(chunk: str) -> int:

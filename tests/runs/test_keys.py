@@ -2,7 +2,7 @@ from datetime import date
 
 import pytest
 
-from flows.runs.keys import RunId, RunKeys
+from flows.runs.keys import RunId, RunKeys, keys_of
 
 
 @pytest.mark.parametrize(
@@ -36,3 +36,16 @@ def test_chunks_are_named_after_their_run_and_number() -> None:
     assert keys.chunks + keys.chunk_name(1) == (
         "first-bank/runs/first-bank-20261120-3f9c21aa/chunks/first-bank-20261120-3f9c21aa-00001.csv.pgp"
     )
+
+
+@pytest.mark.parametrize("run", ["bank-20261120-01234567", "bank-20261120-e1234567"])
+def test_the_epoch_of_a_chunk_is_read_from_its_name_and_names_of_other_runs_have_none(
+    run: str,
+) -> None:
+    keys = keys_of(run)
+
+    names = [keys.chunk_name(12, epoch=epoch) for epoch in (1, 2, 34)]
+
+    assert [1, 2, 34] == [keys.chunk_epoch(name) for name in names]
+    others = [f"{run}-r3-00001.csv.pgp", f"{run}-e2-1.csv.pgp", "notes.txt", f"other-{names[0]}"]
+    assert [0] * len(others) == [keys.chunk_epoch(name) for name in others]
