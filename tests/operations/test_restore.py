@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from flows import wiring
 from flows.commands.context import Context
 from tests.test_dry_runs import bank
 from tests.torture.acts import NAMED
@@ -27,6 +28,7 @@ def test_after_a_restore_a_lost_run_is_submitted_again_before_its_results_and_is
     bench.drop(12, "bank-20261120.csv", seed=1)
     done(tmp_path, "submit", issuer="bank")
     shutil.copytree(store, copy)
+    bench.database.backup(tmp_path / "copy.db")
     bench.drop(12, "bank-20261121.csv", seed=2)
     [lost] = done(tmp_path, "submit", issuer="bank")["runs"]
     bench.answer(fail_share=0.2, seed=1)
@@ -35,7 +37,12 @@ def test_after_a_restore_a_lost_run_is_submitted_again_before_its_results_and_is
         shutil.copytree(store / "bank" / dropped, copy / "bank" / dropped, dirs_exist_ok=True)
     shutil.rmtree(store)
     copy.rename(store)
-    whole = done(tmp_path, "audit verify", issuer="bank", anew=True)
+    bench.database.close()
+    for file in tmp_path.glob("cardlink.db*"):
+        file.unlink()
+    (tmp_path / "copy.db").rename(tmp_path / "cardlink.db")
+    wiring._database.cache_clear()
+    whole = done(tmp_path, "audit verify", issuer="bank")
     early = done(tmp_path, "ingest", issuer="bank")
     [again] = done(tmp_path, "submit", issuer="bank")["runs"]
     done(tmp_path, "upload", run=lost["run"], done=True)
