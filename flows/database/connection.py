@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Final, Protocol, TypeVar, cast
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, select, text
@@ -245,5 +246,12 @@ def _prepare_sqlite(connection: sqlite3.Connection, _: object) -> None:
     connection.execute("PRAGMA foreign_keys=ON")
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute("PRAGMA secure_delete=ON")  # what an erasure deletes is overwritten
-    if connection.execute("PRAGMA journal_mode").fetchone() not in (("wal",), ("memory",)):
-        connection.execute("PRAGMA journal_mode=WAL")
+    patient_until = monotonic() + PATIENCE
+    while connection.execute("PRAGMA journal_mode").fetchone() not in (("wal",), ("memory",)):
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            # another process switches a new file at this moment, and SQLite does not wait for that
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or monotonic() > patient_until:
+                raise
+            sleep(0.01)
