@@ -47,11 +47,10 @@ class Scene(NamedTuple):
         return self.folder / "store" / BANK / "extracts" / EXTRACT
 
     def clear(self) -> None:
-        """Leave the extract only."""
+        """Leave the extract only: of the store, and no database."""
         bank = self.folder / "store" / BANK
-        self.put_aside(
-            *(bank / name for name in ("runs", "submissions", "results", "ingested", "commits"))
-        )
+        others = [path for path in bank.iterdir() if path.name != "extracts"]
+        self.put_aside(*others, *self.folder.glob("cardlink.db*"))
 
     def put_aside(self, *folders: Path) -> None:
         """Move folders out of the way: ext4 makes files slowly right after many were removed."""
