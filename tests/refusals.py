@@ -199,6 +199,7 @@ class Elsewhere(NamedTuple):
 
 SERVES = "practice serves until it is stopped"
 ELSEWHERE = {
+    "RowChangedError": Elsewhere("needs a copy of the database", "runs/test_changed_rows.py"),
     "DatabaseDamagedError": Elsewhere(
         "needs a copy of it", "operations/test_recovery.py", 'recover "ISSUER"'
     ),

@@ -62,6 +62,13 @@ def read_changes(connection: Connection, issuer: str, *which: ColumnElement[bool
     return read_frame(connection, query.order_by(*DELIVERY_CHANGE.primary_key), CHANGE)
 
 
+def deliveries_with_changes(connection: Connection, issuer: str) -> frozenset[DeliveryId]:
+    """Return the deliveries of which the database has changes."""
+    row = DELIVERY_CHANGE.c
+    query = select(row.receiver, row.delivery).where(row.issuer == issuer).distinct()
+    return frozenset(DeliveryId(*key) for key in connection.execute(query))
+
+
 def write_changes(
     connection: Connection, issuer: str, delivery: DeliveryId, changes: pl.DataFrame
 ) -> None:

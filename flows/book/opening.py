@@ -14,6 +14,7 @@ from sqlalchemy import select
 
 from flows.runs.adapters import Adapters
 from flows.runs.decisions import ERASURE, decisions
+from flows.runs.documents import record_of_row
 from schemas.database import PURGE
 from schemas.records import Erasure, Removed
 
@@ -72,7 +73,7 @@ def opening_balance(adapters: Adapters, issuer: str, kept: OpeningBalance) -> Op
     )
     with adapters.database.snapshot() as connection:
         later = connection.execute(query.order_by(PURGE.c.number)).all()
-    removed = [Removed.model_validate(row.removed) for row in later]
+    removed = [record_of_row(row.removed, f"Purge {row.number}", Removed) for row in later]
     acts = decisions(adapters, issuer, ERASURE, Erasure)
     return OpeningBalance(
         people=added(kept.people, *(counts.people for counts in removed)),

@@ -36,6 +36,7 @@ from flows.wiring import edges, now, wire
 with on_first_use():
     from flows.book import stored_book
     from flows.reports import ages, behind, lists
+    from flows.runs import adapters as outside
     from flows.runs import chunks as sealed
     from flows.runs import context as contexts
     from flows.runs import errors as run_errors
@@ -69,12 +70,7 @@ def outbox_list(context: Context, issuer: str, *, run: str = "") -> Result:
     Of one run, those with a result too.
     """
     adapters = edges(load_issuer(context.folder, issuer), context.folder)
-    if run:
-        chunks = stored_run.StoredRun.by_id(adapters, run).outbox
-    else:
-        runs = stored_runs.StoredRuns(adapters, issuer)
-        closed = stored_book.closed_runs(adapters, runs)
-        chunks = list(outbox.outboxes(runs, closed=closed))
+    chunks = _chunks_of(adapters, issuer, run)
     facts = {"issuer": issuer, "chunks": [_facts(chunk) for chunk in chunks]}
     waiting = [chunk for chunk in chunks if chunk.state == "waiting"]
     if waiting:
@@ -93,6 +89,15 @@ def outbox_list(context: Context, issuer: str, *, run: str = "") -> Result:
     if waiting:
         next_step = Step("upload", run or issuer, to=FOLDER)
     return Result(facts, [Table((*COLUMNS, "reason"), rows), everything], next_step)
+
+
+def _chunks_of(adapters: outside.Adapters, issuer: str, run: str) -> Sequence[sealed.OutboxChunk]:
+    """Return the chunks of a run, by default those without a result of all runs."""
+    if run:
+        return stored_run.StoredRun.by_id(adapters, run).outbox
+    runs = stored_runs.StoredRuns(adapters, issuer)
+    closed = stored_book.closed_runs(adapters, runs)
+    return list(outbox.outboxes(runs, closed=closed))
 
 
 def _row(chunk: sealed.OutboxChunk, moment: datetime) -> tuple[object, ...]:

@@ -36,11 +36,11 @@ def backup(context: Context, file: Path) -> Result:
 
 @entry("recover", form="it is decided beside the backups and the bucket", ungoverned=True)
 def recover(context: Context, issuer: Issuer, *, reason: Reason) -> Result:
-    """Make ISSUER's database again from a backup, or from nothing, and the store's journal.
+    """Rebuild ISSUER's database from a backup, or from nothing, and the journal in the store.
 
-    What the store's segments of the journal have and the database lacks is applied in order; then a
-    new incarnation of the journal begins, and databases of earlier ones are refused. What was done
-    after the last segment is not known: it is listed as far as the store shows it.
+    The entries that the store has and the database lacks are applied in order. Then a new
+    incarnation of the journal begins, and databases of earlier ones are refused. What was done
+    after the last stored entry is not known; it is listed as far as the store shows it.
 
     Example:
         cardlink recover first-bank --reason 'the disk of the database was lost, ticket 7'
@@ -48,23 +48,24 @@ def recover(context: Context, issuer: Issuer, *, reason: Reason) -> Result:
     recovered = recovery.recover(wire(context.folder, issuer), reason)
     until = recovered.until.isoformat(timespec="seconds") if recovered.until else None
     entries = counted(recovered.entries, "entry", "entries")
+    known = f"what was done is known up to {until}" if until else "the store has no journal"
     lines: list[Part] = [
-        f"{issuer}: {entries} of the journal applied; it is known up to {until or 'nothing'}",
-        f"the journal is {recovered.incarnation} from now on; other databases are refused",
+        f"{issuer}: {entries} of the journal applied; {known}",
+        f"from now on the journal is {recovered.incarnation}; other databases are refused",
     ]
     if recovered.objects:
         objects = counted(recovered.objects, "object")
         lines.append(f"{objects} that no entry names: accepted as stored, see the journal")
     if recovered.unknown_persons:
         persons = counted(recovered.unknown_persons, "person", "persons")
-        lines.append(f"{persons} of decisions are not known any more: decide about them again")
+        lines.append(f"decisions about {persons} whom nothing names any more: decide again")
     if recovered.unknown_links:
         links = counted(recovered.unknown_links, "single link")
-        lines.append(f"{links} of which the URL, or whose it is, is lost: ask the partner")
+        lines.append(f"{links} whose URL or cardholder is lost: ask the partner")
     if recovered.runs:
         lines.append(Table(("run that no entry names",), [(run,) for run in recovered.runs]))
     lines.append(
-        "decisions since then: repeat them; submit and ingest take up what is in the store"
+        "repeat the decisions made since then; submit and ingest take up what is in the store"
     )
     facts = {
         "issuer": issuer,

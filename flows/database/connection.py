@@ -97,14 +97,22 @@ class Database:
         return f"postgresql://{server}{port}/{url.database or ''}"
 
     def backup(self, file: Path) -> None:
-        """Copy a SQLite database to a new file, while others use it; NoBackupError."""
+        """Copy a SQLite database to a new file, while others use it; NoBackupError.
+
+        A copy that fails leaves no file, and its error names the file.
+        """
         if self._url.get_backend_name() != "sqlite":
             raise NoBackupError(place=self.place)
         os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        with self._guarded(), self.snapshot() as connection:
-            source = cast(sqlite3.Connection, connection.connection.driver_connection)
-            with closing(sqlite3.connect(file)) as target:
+        try:
+            with self.snapshot() as connection, closing(sqlite3.connect(file)) as target:
+                source = cast(sqlite3.Connection, connection.connection.driver_connection)
                 source.backup(target)
+        except BaseException as error:
+            file.unlink(missing_ok=True)
+            if isinstance(error, self._foreign):
+                raise error_of(error, str(file)) from None
+            raise
 
     def close(self) -> None:
         """Close this process's connections, as its end does."""

@@ -71,11 +71,7 @@ def erase_mentions(
     for run, numbers in sorted(rows.items()):
         stored = StoredRun.by_id(context.adapters, run)
         _erase_in_run(context, cleaner, stored, people, sorted(numbers), signed)
-    singles = [key.partition("/")[2] for key in _keys_in("single", named)]
-    if singles:
-        issuer = context.issuer.issuer
-        removing = partial(remove_singles, which=with_ids(singles))
-        enter(context.adapters, issuer, "single links erased", removing)
+    _erase_singles(context, [key.partition("/")[2] for key in _keys_in("single", named)])
     for key in _keys_in("acknowledgements", named):
         cleaner.delete(key)
     for key in _keys_in("placements", named):
@@ -86,6 +82,12 @@ def erase_mentions(
     for run in sorted({*rows, *_rewritten_since(context, since)}):
         _report(context, StoredRun.by_id(context.adapters, run))
     _derive_anew(context, cleaner)
+
+
+def _erase_singles(context: IssuerContext, ids: Collection[str]) -> None:
+    if ids:
+        removing = partial(remove_singles, which=with_ids(ids))
+        enter(context.adapters, context.issuer.issuer, "single links erased", removing)
 
 
 def _keys_in(place: str, named: Iterable[Mention]) -> list[str]:

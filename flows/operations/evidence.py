@@ -8,6 +8,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 from sqlalchemy import or_, select
 
 from flows.operations.audit_journal import StoredEntry, stored_entries
+from flows.operations.stored_requests import OF_PEOPLE
 from flows.runs.context import IssuerContext
 from flows.runs.decisions import decision_rows
 from flows.runs.identity import canonical, digest
@@ -17,6 +18,7 @@ from flows.runs.named_objects import RECORDS
 from flows.runs.store import read
 from flows.runs.stored_run import StoredRun
 from flows.runs.threads import concurrently
+from flows.steps import parsed_line
 from schemas.database import REQUEST
 
 REPORTS = ("summary.json", "chunks.csv")  # those without cardholders and links
@@ -72,13 +74,18 @@ def _record_keys(run: StoredRun) -> list[str]:
 
 
 def _requests(context: IssuerContext, run: StoredRun) -> list[dict[str, Any]]:
-    """Return the requests for a second person whose command names a run or its extract."""
+    """Return the requests for a second person whose command names a run or its extract: which
+    command, by whom, when; what it was given is there by digest only, since it may name somebody.
+    """
     issuer = context.issuer.issuer
     extract = run.planned().source.key.removeprefix(extracts(issuer))
     is_named = or_(*(REQUEST.c.line.contains(name, autoescape=True) for name in (run.id, extract)))
     query = select(REQUEST).where(REQUEST.c.issuer == issuer, is_named).order_by(REQUEST.c.at)
     with context.adapters.database.snapshot() as connection:
-        return [plain(dict(row)) for row in connection.execute(query).mappings()]
+        rows = [plain(dict(row)) for row in connection.execute(query).mappings()]
+    commands = [parsed_line(row["line"]).entry for row in rows]
+    shown = [{name: row[name] for name in row if name not in OF_PEOPLE} for row in rows]
+    return [{"command": name, **row} for name, row in zip(commands, shown, strict=True)]
 
 
 def _lines(rows: Iterable[dict[str, Any]]) -> bytes:

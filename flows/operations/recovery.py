@@ -27,7 +27,7 @@ from sqlalchemy import (
     update,
 )
 
-from flows.book.deliveries import read_changes, write_changes
+from flows.book.deliveries import deliveries_with_changes, write_changes
 from flows.book.upkeep import forget_book
 from flows.errors import BalanceError
 from flows.operations.audit import made_later
@@ -128,11 +128,11 @@ def recover(context: IssuerContext, reason: str) -> Recovered:
 def _read_deliveries(adapters: Adapters, issuer: str) -> None:
     """Write which links were delivered, of deliveries of which only the store has that."""
     with adapters.database.snapshot() as connection:
-        known = set(read_changes(connection, issuer).select("receiver", "delivery").iter_rows())
+        known = deliveries_with_changes(connection, issuer)
     for delivery in all_deliveries(adapters, issuer):
-        content = None
-        if delivery not in known:
-            content = read_delivered_links(adapters.store, issuer, delivery)
+        if delivery in known:
+            continue
+        content = read_delivered_links(adapters.store, issuer, delivery)
         if content is not None:
             write = partial(write_changes, issuer=issuer, delivery=delivery)
             changes = from_parquet(content)
@@ -161,8 +161,9 @@ def _unknown_persons(adapters: Adapters, issuer: str) -> int:
 
 
 def _unknown_links(adapters: Adapters, issuer: str) -> int:
-    """Say whose the single links are that the journal alone knows, by the rows they are for; return
-    of how many it is not known, or the URL is not.
+    """Fill in whose the single links are that came from the journal, by the rows they are for.
+
+    Return how many lack that or their URL.
     """
     link = SINGLE_LINK.c
     is_unnamed = and_(link.issuer == issuer, link.cuid.is_(None))

@@ -19,6 +19,7 @@ from flows.redaction import redact, redacted
 from flows.runs.adapters import Adapters
 from flows.runs.commits import read_commits, read_last_turn
 from flows.runs.context import IssuerContext
+from flows.runs.documents import record_of_row
 from flows.runs.identity import canonical, digest
 from flows.runs.journal import Act, enter
 from flows.runs.stored_journal import flush_journal, refuse_other_journal
@@ -152,9 +153,8 @@ def compared(context: IssuerContext) -> Compared:
         row = connection.execute(newest).mappings().first()
     if row is None:
         return Compared(values_of(context), 0, None)
-    last = SettingsInForce.model_validate(
-        {name: row[name] for name in SettingsInForce.model_fields}
-    )
+    facts = {name: row[name] for name in SettingsInForce.model_fields}
+    last = record_of_row(facts, f"Settings in force, {row['number']}", SettingsInForce)
     return Compared(values_of(context), row["number"], last)
 
 

@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, select
 
 from flows.runs.adapters import Adapters
 from flows.runs.context import IssuerContext
+from flows.runs.documents import record_of_row
 from flows.runs.identity import canonical, digest
 from flows.runs.journal import plain
 from flows.steps import Step, parsed_line
@@ -65,7 +66,11 @@ def stored_requests(
         rows = connection.execute(query.order_by(REQUEST.c.at, REQUEST.c.number)).mappings().all()
     return [
         StoredRequest(
-            Request.model_validate({name: row[name] for name in Request.model_fields}),
+            record_of_row(
+                {name: row[name] for name in Request.model_fields},
+                f"Request {row['number']}",
+                Request,
+            ),
             **{name: row[name] for name in _STATE},
         )
         for row in rows

@@ -213,11 +213,6 @@ def holder_of(subject: Subject, now: datetime) -> ClaimHolder | None:
     return ClaimHolder(last.holder, last.since, last.until)
 
 
-def was_claimed(subject: Subject) -> bool:
-    """Return whether anybody ever claimed a subject."""
-    return subject.last() is not None
-
-
 def end(subject: Subject, by: str, now: datetime) -> None:
     """End a claim in the name of another, alive or not: its holder has lost it."""
     ended = {"holder": by, "process": "", "renewed": now, "until": now}

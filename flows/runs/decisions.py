@@ -5,16 +5,14 @@ What is decided is checked in the transaction in which it is written: there read
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
-from contextlib import suppress
+from collections.abc import Collection
 from typing import Any, Final, TypeVar
 
-from pydantic import ValidationError
 from sqlalchemy import ColumnElement, func, select
 
 from flows.runs.adapters import Adapters
+from flows.runs.documents import record_of_row
 from flows.runs.journal import Act
-from flows.runs.store import ConflictError
 from schemas.database import DECISION
 from schemas.records import Record
 
@@ -71,7 +69,7 @@ def decisions(
     *,
     standing: bool = False,
 ) -> list[R]:
-    """Return the decisions of a kind, the oldest first; ConflictError for one that was changed.
+    """Return the decisions of a kind, the oldest first; RowChangedError.
 
     `subject`: those about it alone; `standing`: those that are not taken back.
     """
@@ -129,14 +127,8 @@ def _read(
     query = select(*columns).where(DECISION.c.issuer == issuer, DECISION.c.kind == kind, *which)
     with adapters.database.snapshot() as connection:
         rows = connection.execute(query.order_by(DECISION.c.number)).all()
+    place = f"A decision ({kind})"
     return [
-        (subject, _decision(record, kind, {**facts, "at": moment, "by": by, "reason": reason}))
-        for subject, facts, moment, by, reason in rows
+        (subject, record_of_row({**facts, **dict(zip(_OWN, own, strict=True))}, place, record))
+        for subject, facts, *own in rows
     ]
-
-
-def _decision(record: type[R], kind: str, facts: Mapping[str, Any]) -> R:
-    """Return a decision of a kind; ConflictError where it is not as cardlink wrote it."""
-    with suppress(ValidationError):  # its text quotes the content
-        return record.model_validate(facts)
-    raise ConflictError(key=f"a decision about {kind}")

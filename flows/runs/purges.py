@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, func, select
 
 from flows.runs.adapters import Adapters
+from flows.runs.documents import record_of_row
 from flows.runs.journal import Act
 from schemas.database import PURGE
 from schemas.records import Part, Purged
@@ -31,7 +32,8 @@ def purges(adapters: Adapters, issuer: str, *which: ColumnElement[bool]) -> list
     query = select(*columns).where(PURGE.c.issuer == issuer, *which).order_by(PURGE.c.number)
     with adapters.database.snapshot() as connection:
         rows = connection.execute(query).mappings().all()
-    return [Purged.model_validate({**row, "run": row["run"] or ""}) for row in rows]
+    facts = [{**row, "run": row["run"] or ""} for row in rows]
+    return [record_of_row(each, f"A purge of {each['part']}", Purged) for each in facts]
 
 
 def purge_of(adapters: Adapters, issuer: str, run: str, part: Part) -> Purged | None:

@@ -1,15 +1,14 @@
 """Runs as the table `run` has them: read by id, by extract, or by what else is asked for."""
 
 from collections.abc import Mapping
-from contextlib import suppress
 from datetime import date, datetime
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 from sqlalchemy import ColumnElement, Connection, select
 
+from flows.runs.documents import record_of_row
 from flows.runs.journal import plain
-from flows.runs.store import ConflictError
 from schemas.database import RUN
 from schemas.manifest import Manifest, Plan
 from schemas.records import Abandoned
@@ -47,14 +46,14 @@ class RunRecord(NamedTuple):
         return {name: plain(value) for name, value in self._asdict().items()}
 
     def planned(self) -> Plan:
-        """Return its plan; ConflictError where cardlink did not write it."""
-        return _document(self.run, self.plan, Plan)
+        """Return its plan; RowChangedError."""
+        return record_of_row(self.plan, f"run {self.run}", Plan)
 
     def end(self) -> Manifest | Abandoned | None:
-        """Return what ended it, None where nothing did; ConflictError."""
+        """Return what ended it, None where nothing did; RowChangedError."""
         match self.state:
             case "committed":
-                return _document(self.run, self.manifest, Manifest)
+                return record_of_row(self.manifest, f"run {self.run}", Manifest)
             case "abandoned":
                 facts = {
                     "run": self.run,
@@ -62,7 +61,7 @@ class RunRecord(NamedTuple):
                     "by": self.abandoned_by,
                     "reason": self.abandoned_why,
                 }
-                return _document(self.run, facts, Abandoned)
+                return record_of_row(facts, f"run {self.run}", Abandoned)
         return None
 
 
@@ -78,10 +77,3 @@ def records_where(
 def record_of(connection: Connection, issuer: str, run: str) -> RunRecord | None:
     """Return a run, None where it was never planned."""
     return next(iter(records_where(connection, issuer, RUN.c.run == run)), None)
-
-
-def _document(run: str, facts: object, kind: type[B]) -> B:
-    """Return what a column of a run has as a document; ConflictError."""
-    with suppress(ValidationError):  # its text quotes the content
-        return kind.model_validate(facts)
-    raise ConflictError(key=f"run {run}")

@@ -14,6 +14,7 @@ import polars as pl
 from sqlalchemy import ColumnElement, select, update
 
 from flows.runs.adapters import Adapters
+from flows.runs.documents import record_of_row
 from flows.runs.identity import digest
 from flows.runs.journal import Act, enter
 from schemas.database import SINGLE_LINK
@@ -125,8 +126,8 @@ def _single_link(row: dict[str, Any]) -> SingleLink:
     is_lost = row["link"] is not None and row["url"] is None
     if row["outcome"] is not None and not is_lost:
         answered = {name: row[_ANSWERED.get(name, name)] for name in SingleAnswered.model_fields}
-        answer = SingleAnswered.model_validate(answered)
-    request = SingleAsked.model_validate(fields)
+        answer = record_of_row(answered, place_of(row["id"]), SingleAnswered)
+    request = record_of_row(fields, place_of(row["id"]), SingleAsked)
     return SingleLink(row["id"], request, answer, row["run"], row["link"])
 
 

@@ -37,7 +37,8 @@ class OtherJournalError(OperatorError):
         "{why}. Nothing was done."
     )
     next_step = Sentence(
-        "Put the newest database in its place; where there is none: {recover}.",
+        "Check that `root` and CARDLINK_DATABASE_URL are the right ones. If they are, put the "
+        "newest database in its place; where there is none: {recover}.",
         recover=Step("recover", Slot("issuer"), reason=WHY),
     )
 
@@ -180,8 +181,8 @@ def _refuse_other(adapters: Adapters, issuer: str, known: _Known) -> None:
     shown = last_stored(adapters.store, issuer)
     why = ""
     if shown.incarnation != known.incarnation and (shown.incarnation or known.stored):
-        names = [each or "none" for each in (shown.incarnation, known.incarnation)]
-        why = "the store has the journal {}, the database {}".format(*names)
+        names = [each or "no journal" for each in (shown.incarnation, known.incarnation)]
+        why = "the store has {}, the database has {}".format(*names)
     elif shown.number > known.last:
         why = f"the store has entries up to {shown.number:,}, the database up to {known.last:,}"
     elif shown.number > known.stored and not _is_own(adapters, issuer, shown):

@@ -345,10 +345,6 @@ class StoredRun:
         entries = self._entries_of(kinds)
         return self.event(entries[-1]) if entries else None
 
-    def has_event(self, kind: str) -> bool:
-        """Return whether an event of that kind is recorded."""
-        return bool(self._entries_of((kind,)))
-
     def _entries_of(self, kinds: Collection[str]) -> list[Entry]:
         return [entry for entry in self.event_entries if kind_of(entry.key) in kinds]
 

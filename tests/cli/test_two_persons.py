@@ -21,6 +21,7 @@ from flows.commands.form import Form
 from flows.commands.outbox import release
 from flows.database.connection import Database
 from flows.operations.four_eyes import ApprovalError
+from flows.operations.stored_requests import OF_PEOPLE
 from flows.runs.keys import keys_of
 from flows.runs.stored_run import StoredRun
 from flows.wiring import ActorError, open_store
@@ -365,6 +366,9 @@ def test_the_evidence_of_a_run_holds_what_an_assessor_needs_and_neither_cardhold
     assert (number, "anna", "bert") == tuple(
         asked_for[name] for name in ("number", "actor", "second")
     )
+    # what it was given may name somebody
+    assert not set(OF_PEOPLE) & asked_for.keys()
+    assert "outbox release" == asked_for["command"]
     assert "bert for anna via" in files["README.md"]
     assert keys.sound().fingerprint in files["run.json"]
     assert sorted(files) == sorted([*done["files"], "SHA256SUMS"])

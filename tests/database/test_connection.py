@@ -365,3 +365,15 @@ def test_a_file_that_is_in_use_keeps_its_lock_when_another_opens_it(tmp_path: Pa
         other = subprocess.run(command, stderr=subprocess.PIPE, text=True)
 
     assert "database is locked" in other.stderr
+
+
+def test_a_copy_that_fails_leaves_no_file(tmp_path: Path) -> None:
+    database = Database(tmp_path / "cardlink.db")
+    database.act("bank", lambda connection: None)
+    database.close()
+    (tmp_path / "cardlink.db").write_bytes(b"no database" * 999)
+
+    with pytest.raises(errors.DatabaseDamagedError):
+        database.backup(tmp_path / "copy.db")
+
+    assert not (tmp_path / "copy.db").exists()
