@@ -50,7 +50,7 @@ class Position(NamedTuple):
     number: int
 
 
-class _Known(NamedTuple):
+class Known(NamedTuple):
     """What the database has: its incarnation, the last entry in a segment, the last of all."""
 
     incarnation: str
@@ -66,8 +66,7 @@ def flush_journal(adapters: Adapters, issuer: str) -> None:
     """
     if isinstance(adapters.store, Overlay):
         return
-    known = _known(adapters, issuer)
-    _refuse_other(adapters, issuer, known)
+    known = refuse_other_journal(adapters, issuer)
     if known.last == known.stored:
         return
     if not known.incarnation:
@@ -77,8 +76,10 @@ def flush_journal(adapters: Adapters, issuer: str) -> None:
 
 
 def store_segment(adapters: Adapters, issuer: str, after: Position) -> None:
-    """Store the entries after one of them as a segment."""
+    """Store the entries after one of them as a segment; nothing where there are none."""
     entries = entries_after(adapters, issuer, after.number)
+    if not entries:  # a concurrent process was first
+        return
     last = entries[-1]["number"]
     key = _key(issuer, Position(after.incarnation, last))
     if not adapters.store.create(key, canonical({"entries": entries})):
@@ -92,12 +93,20 @@ def store_segment(adapters: Adapters, issuer: str, after: Position) -> None:
     adapters.database.act(issuer, note)
 
 
-def refuse_other_journal(adapters: Adapters, issuer: str) -> None:
-    """Refuse a database that is not the one that the store was last written with.
+def refuse_other_journal(adapters: Adapters, issuer: str) -> Known:
+    """Refuse a database that is not the one that the store was last written with; return what it
+    has.
 
+    What looks different because others enter and store something meanwhile is looked at again.
     OtherJournalError.
     """
-    _refuse_other(adapters, issuer, _known(adapters, issuer))
+    while True:
+        known = _known(adapters, issuer)
+        why = _difference(adapters, issuer, known)
+        if not why:
+            return known
+        if known == _known(adapters, issuer):
+            raise OtherJournalError(issuer=issuer, place=adapters.database.place, why=why)
 
 
 def begin_incarnation(
@@ -168,27 +177,26 @@ def _key(issuer: str, last: Position) -> str:
     return f"{journal(issuer)}{last.incarnation}/{folder}/{last.number:06d}.json"
 
 
-def _known(adapters: Adapters, issuer: str) -> _Known:
+def _known(adapters: Adapters, issuer: str) -> Known:
     row_of_issuer = select(ISSUER.c.incarnation, ISSUER.c.stored).where(ISSUER.c.issuer == issuer)
     last = select(func.max(JOURNAL.c.number)).where(JOURNAL.c.issuer == issuer)
     with adapters.database.snapshot() as connection:
         row = connection.execute(row_of_issuer).first()
         incarnation, stored = row or (None, None)
-        return _Known(incarnation or "", stored or 0, connection.execute(last).scalar() or 0)
+        return Known(incarnation or "", stored or 0, connection.execute(last).scalar() or 0)
 
 
-def _refuse_other(adapters: Adapters, issuer: str, known: _Known) -> None:
+def _difference(adapters: Adapters, issuer: str, known: Known) -> str:
+    """Return how the store's journal is not that of the database, "" where it is."""
     shown = last_stored(adapters.store, issuer)
-    why = ""
     if shown.incarnation != known.incarnation and (shown.incarnation or known.stored):
         names = [each or "no journal" for each in (shown.incarnation, known.incarnation)]
-        why = "the store has {}, the database has {}".format(*names)
-    elif shown.number > known.last:
-        why = f"the store has entries up to {shown.number:,}, the database up to {known.last:,}"
-    elif shown.number > known.stored and not _is_own(adapters, issuer, shown):
-        why = f"entry {shown.number:,} in the store is another one than in the database"
-    if why:
-        raise OtherJournalError(issuer=issuer, place=adapters.database.place, why=why)
+        return "the store has {}, the database has {}".format(*names)
+    if shown.number > known.last:
+        return f"the store has entries up to {shown.number:,}, the database up to {known.last:,}"
+    if shown.number > known.stored and not _is_own(adapters, issuer, shown):
+        return f"entry {shown.number:,} in the store is another one than in the database"
+    return ""
 
 
 def _is_own(adapters: Adapters, issuer: str, shown: Position) -> bool:

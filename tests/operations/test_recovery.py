@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -31,7 +32,8 @@ from flows.runs.journal import Act, enter, entries
 from flows.runs.keys import keys_of
 from flows.runs.persons import by_person, forget_persons, holders_of
 from flows.runs.single_links import record_request, row_attempt
-from flows.runs.stored_journal import OtherJournalError, flush_journal
+from flows.runs.store import Entry, Store
+from flows.runs.stored_journal import OtherJournalError, flush_journal, stored_entries
 from schemas.records import GivingUp, NamedCard, SingleAnswered, SingleAsked
 from tests import keys
 from tests.memory import MemoryStore
@@ -39,6 +41,7 @@ from tests.night import BANK, DAY, NOON, Bench, edges, issuer, local_bench
 from tests.operations.test_checkpoints import TOML
 from tests.partner_api.linker import SERVICE
 from tests.singles import recorded
+from tests.storms import FailingStore
 
 WHY = ("--reason", "ticket 7")
 CHANGING = (
@@ -358,3 +361,55 @@ def test_links_that_were_delivered_are_not_delivered_again_from_a_database_that_
 def delivered(bench: Bench) -> pl.DataFrame:
     with bench.database.snapshot() as connection:
         return read_changes(connection, BANK)
+
+
+class Meanwhile(FailingStore):
+    """A store where something else happens once, before or after the first look at its journal."""
+
+    def __init__(self, store: Store, act: Callable[[], None], *, late: bool) -> None:
+        super().__init__(store, lambda *_: None)
+        self._acts = [act]
+        self._late = late
+
+    def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
+        acts, self._acts = self._acts, []
+        listed = list(super().keys(prefix, shallow=shallow)) if self._late else None
+        for act in acts:
+            act()
+        yield from super().keys(prefix, shallow=shallow) if listed is None else listed
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("has_begun", [False, True])
+def test_what_another_process_stores_at_the_same_moment_is_no_other_journal(
+    tmp_path: Path, has_begun: bool, late: bool
+) -> None:
+    bench = Bench(LocalStore(tmp_path), issuer(), database=Database(tmp_path / "own.db"))
+    given_up(bench.adapters, 1)
+    if has_begun:
+        flush_journal(bench.adapters, BANK)
+        given_up(bench.adapters, 2)
+
+    def another() -> None:
+        given_up(bench.adapters, 3)
+        flush_journal(bench.adapters, BANK)
+
+    slow = replace(bench, store=Meanwhile(bench.store, another, late=late))
+    flush_journal(slow.adapters, BANK)
+
+    assert {entry.number for entry in entries(bench.adapters, BANK)} == set(
+        stored_entries(bench.store, BANK)
+    )
+
+
+def test_segments_are_stored_from_many_threads_at_once(tmp_path: Path) -> None:
+    bench = Bench(LocalStore(tmp_path), issuer(), database=Database(tmp_path / "own.db"))
+
+    def act(number: int) -> None:
+        given_up(bench.adapters, number)
+        flush_journal(bench.adapters, BANK)
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(act, range(40)))
+
+    assert set(range(1, 42)) == set(stored_entries(bench.store, BANK))
