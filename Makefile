@@ -21,7 +21,7 @@ wheel:
 # is what workers use best, and a process of the tests starts sooner from compiled files; the third works while others wait.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE POLARS_MAX_THREADS=1 $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
 
-# Lint, types, import direction, and the claims: between four and five minutes on two idle cores, the checks beside the tests.
+# Lint, types, import direction, and the claims: about ten minutes on two idle cores, the checks beside the tests.
 test: .venv/test-ready
 	@$(MAKE) --no-print-directory --jobs=2 claims check
 

@@ -4,7 +4,7 @@ Every table leads with the issuer. Texts compare by their bytes. Times are UTC, 
 own. No table has a card number, a CVV, or a hash of either.
 
 What an act wrote is in its journal entry, and the store has the journal in segments: of these, and
-of a backup, a database that is lost is made again (`flows/operations/recovery.py`). What is
+of a backup, a lost database is rebuilt (`flows/operations/recovery.py`). What is
 derived (`DERIVED`) is made anew by the next command.
 """
 

@@ -212,7 +212,7 @@ class _Purges:
 
 
 def made_later(adapters: Adapters, issuer: str) -> dict[str, str]:
-    """Return what a database that was made again has otherwise than its journal: digests by key.
+    """Return how a database that was rebuilt differs from its journal: digests by key.
 
     Objects that no entry names yet; as gone, answers that the next ingest reads again; and requests
     without what they requested.

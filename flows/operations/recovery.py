@@ -1,4 +1,4 @@
-"""A database that is lost, old or a copy is made again from the segments that the store has.
+"""A database that is lost, old or a copy is rebuilt from the segments that the store has.
 
 It begins with what is there: nothing, or an earlier backup. The entries that follow are applied in
 order, in one transaction: so of what an erasure removed nothing is brought back. What follows from
@@ -58,7 +58,7 @@ from schemas.records import GivingUp, LinkKept
 class SegmentsError(BalanceError):
     """Segments of a journal that are not one chain, or do not fit the database."""
 
-    message = "The journal of {issuer} cannot be made again from its segments: {why}."
+    message = "The journal of {issuer} cannot be rebuilt from its segments: {why}."
     next_step = Sentence(
         "Nothing was changed. Begin with an empty database, or with a backup of the one that was "
         "lost; where segments were changed, restore them from the bucket's versions, and tell "
@@ -67,7 +67,7 @@ class SegmentsError(BalanceError):
 
 
 class Recovered(NamedTuple):
-    """What was made again: how many entries, up to which moment; what only people can repeat.
+    """What was rebuilt: how many entries, up to which moment; what only people can repeat.
 
     `runs`: those of the store that no entry names. `objects`: how many objects no entry names; they
     are accepted as they are. `unknown_persons`: whom decisions are about and nobody knows any more;

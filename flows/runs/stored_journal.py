@@ -1,4 +1,4 @@
-"""The journal as the store has it: segments, by which a database that is lost is made again.
+"""The journal as the store has it: segments, from which a lost database is rebuilt.
 
 Before anything is done outside, the entries since the last segment are stored. So a database that
 is older than its store, a copy of another, or none at all is known by what the store shows: a later
