@@ -111,10 +111,10 @@ def departures(
     undecided = _known_cards(attempts.filter(_can_have_left(attempts, newest, before)))
     departed = [NOBODY]
     for extract, named, deleted, excluded in chain(newest, newest_first):
-        stays = undecided["stays"] | _is_of_unreadable(undecided, named)
-        undecided = undecided.with_columns(stays=stays)
+        is_unreadable = _is_of_unreadable(undecided, named)
+        undecided = undecided.with_columns(stays=undecided["stays"] | is_unreadable)
         is_decided = _is_named(undecided, named) | ~undecided.select(_is_older(extract)).to_series()
-        is_decided |= stays & extract.full
+        is_decided |= is_unreadable & extract.full
         departed.append(undecided.filter(is_decided).select(*DEPARTED))
         undecided = undecided.filter(~is_decided)
         is_closed = is_among(undecided, deleted.drop_nulls(), CARD_WITHOUT_TWIN)

@@ -18,7 +18,7 @@ from flows.runs.store import Store
 from schemas import database
 
 # of the code that derives the book; links are compared by digests, which a new polars may change
-CODE = f"23, cardlink {__version__}, polars {pl.__version__}"
+CODE = f"24, cardlink {__version__}, polars {pl.__version__}"
 _OF_RUN = re.compile(r"[^/]+/runs/([^/]+)/")
 
 

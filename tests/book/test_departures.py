@@ -184,6 +184,11 @@ def _names_itself(row: Row, card: tuple[str, str | None], only_corrected: bool) 
 
 ROW = Row("a", "1111", is_attempt=True)
 CORRECTED_LATER = [Night(0, True, [ROW]), Night(1, True, []), Night(2, False, [ROW], corrects=True)]
+UNREADABLE_AFTER_A_PORTFOLIO = [
+    Night(0, False, [Row("c", "1111", is_attempt=True, is_excluded=True)]),
+    Night(1, False, [Row("c", None, is_attempt=False)]),
+    Night(0, True, []),
+]
 CORRECTED_THAT_DAY = [Night(0, True, []), Night(0, False, [ROW], corrects=True)]
 
 
@@ -191,6 +196,7 @@ CORRECTED_THAT_DAY = [Night(0, True, []), Night(0, False, [ROW], corrects=True)]
 @given(st.lists(nights, max_size=6))
 @example(CORRECTED_LATER)
 @example(CORRECTED_THAT_DAY)
+@example(UNREADABLE_AFTER_A_PORTFOLIO)
 def test_who_left_and_since_when_is_as_a_clerk_would_note_it_night_by_night(
     history: list[Night],
 ) -> None:
