@@ -190,7 +190,8 @@ def _difference(adapters: Adapters, issuer: str, known: Known) -> str:
     """Return how the store's journal is not that of the database, "" where it is."""
     shown = last_stored(adapters.store, issuer)
     if shown.incarnation != known.incarnation and (shown.incarnation or known.stored):
-        names = [each or "no journal" for each in (shown.incarnation, known.incarnation)]
+        incarnations = (shown.incarnation, known.incarnation)
+        names = [f"journal {each}" if each else "no journal" for each in incarnations]
         return "the store has {}, the database has {}".format(*names)
     if shown.number > known.last:
         return f"the store has entries up to {shown.number:,}, the database up to {known.last:,}"
