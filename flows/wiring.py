@@ -9,10 +9,10 @@ import hashlib
 import os
 import re
 import socket
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from flows.runs.notices import Channel
     from flows.runs.sealing import Opener, Sealer
     from flows.runs.store import Cleaner, Store
-    from flows.runs.stored_run import StoredRun
     from flows.runs.trail_proof import Prover
     from schemas.handover import HandedOver
     from schemas.issuer import Issuer
@@ -174,7 +173,7 @@ def reports_url() -> str:
 
 def clear_token_problems() -> Iterator[str]:
     """Yield what is wrong where the page server's token goes through a network in clear."""
-    from schemas.partner_api.service import LOOPBACK
+    from schemas.settings import LOOPBACK
 
     try:
         address = urlsplit(reports_url())
@@ -284,8 +283,6 @@ def wire(
         header=header,
         sealer=lambda: _sealer(issuer, folder),
         opener=private_key,
-        funnel=_funnel,
-        service_check=_service_check,
         opener_key=_opener_key,
         sealer_to=lambda settings: _sealer_to(settings, folder),
         place_of=lambda settings: places(settings.to),
@@ -296,18 +293,6 @@ def wire(
     if governing is not None:
         context = governing.applied_to(context)
     return overlaid(context) if dry_run else context
-
-
-def _funnel(run: StoredRun, today: date) -> dict[str, Any] | None:
-    from flows.partner_api.follow_links import run_funnel
-
-    return run_funnel(run, today)
-
-
-def _service_check(context: IssuerContext) -> Iterable[str]:
-    from flows.partner_api.connection import check_service
-
-    return check_service(context)
 
 
 def edges(issuer: Issuer, folder: Path) -> Adapters:

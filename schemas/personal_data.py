@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from flows.extensions import hooks
+
 
 class Place(NamedTuple):
     """A kind of object that names cardholders: what it has of each, why, and until when.
@@ -58,12 +60,6 @@ PLACES = {
         "[retention] ledger_days; one that was typed in, until its link ends",
         erased=True,
     ),
-    "placements": Place(
-        "ids at the partner, whether the link was opened, merchants at which the card was placed",
-        "the funnel",
-        "[retention] ledger_days after the last answer",
-        erased=True,
-    ),
     "deliveries": Place(
         "cuid, last 4, personal link",
         "so that receivers use links and stop using those withdrawn; copies at `to` are theirs",
@@ -95,3 +91,5 @@ PLACES = {
         erased=False,
     ),
 }
+for places in hooks("personal_places"):
+    PLACES |= places()

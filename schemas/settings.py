@@ -24,6 +24,7 @@ LinkColumn = Literal["cuid", "last_4", "url", "expires_on"]
 DateFormat = Literal["YYYY-MM-DD", "YYYYMMDD", "MM/DD/YYYY", "DD/MM/YYYY", "DD.MM.YYYY"]
 
 CHANGES = ("change", "why")  # columns that a delivery adds
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})  # hosts that are this machine
 
 Name = Annotated[str, StringConstraints(pattern=r'^[^",\t\r\n=+@-][^",\r\n]{0,63}$')]
 

@@ -24,6 +24,7 @@ from flows.cli.main import command_of
 from flows.cli.sections import GROUPS
 from flows.commands.entry import Entry
 from flows.commands.form import Form
+from flows.extensions.partner_api.profile import NAMES, PATHS
 from flows.install import schedules
 from schemas import portal, rules
 from schemas.acknowledgement import AcknowledgementFile
@@ -32,7 +33,6 @@ from schemas.database import METADATA
 from schemas.delivery import DeliveryEvent
 from schemas.governed import RECEIVERS
 from schemas.issuer import Issuer, RuleSettings
-from schemas.partner_api.profile import NAMES, PATHS
 from schemas.reasons import LETTERS, LINES, PARTNER, ROWS, reason
 from schemas.reference import every_key, tables
 from schemas.rule import SEVERITY_SETTINGS

@@ -17,6 +17,7 @@ from flows.commands.result import Part, Result, Table, worst
 from flows.commands.sent_runs import would_send
 from flows.configuration import FileThereError, load_issuer
 from flows.errors import CardlinkError
+from flows.extensions import hooks
 from flows.steps import Sentence, Step, Text, counted
 from flows.wiring import (
     HEARTBEAT,
@@ -120,10 +121,10 @@ def check(
     _check_database(wired, findings)
     if is_whole and "store" not in _wrong_parts(findings):
         _compare_settings(wired, findings)
-        _check_service(wired, findings)
         _check_acknowledgement(wired, findings)
         _check_conditions(wired, findings)
         _check_receivers(wired, findings)
+        _check_extensions(wired, findings)
     _check_channels(wired, findings)
     warnings += kept_from_others(wired.issuer, context.folder)
     warnings += observation_problems()
@@ -209,13 +210,6 @@ def _compare_settings(context: contexts.IssuerContext, findings: list[Finding]) 
         )
 
 
-def _check_service(context: contexts.IssuerContext, findings: list[Finding]) -> None:
-    """Try the partner's service: credentials, login, clock, one record."""
-    with _part(findings, "service"):
-        for line in context.service_check(context):
-            findings.append(Finding("service", line))
-
-
 def _check_acknowledgement(context: contexts.IssuerContext, findings: list[Finding]) -> None:
     """Try the issuer's own key, and the place where it takes what it is told."""
     with _part(findings, "issuer"):
@@ -274,6 +268,16 @@ def _check_receivers(context: contexts.IssuerContext, findings: list[Finding]) -
             "so nothing is withdrawn: put it back, with retired = true to withdraw all links"
         )
         findings.append(Finding("receivers", text, "NoReceiverError", 2))
+
+
+def _check_extensions(context: contexts.IssuerContext, findings: list[Finding]) -> None:
+    """Say what the extensions find of their parts of the installation."""
+    for checks in hooks("checks"):
+        extension = checks.__module__.split(".")[2]
+        with _part(findings, extension):
+            for part, state in checks(context):
+                is_wrong = isinstance(state, CardlinkError)
+                findings.append(_wrong(part, state) if is_wrong else Finding(part, state))
 
 
 def _check_keys(

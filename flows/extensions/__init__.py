@@ -4,12 +4,32 @@ An extension reads what the kernel has and writes its own. The kernel imports no
 those that are there, and asks their packages for:
 
 - `COMMANDS`: the names of its modules with commands;
+- `DROPPED` and `CLEANED`: folders of an issuer in the store into which others drop files, and whose
+  objects an erasure or a purge removes; `RUN_OBJECTS`: patterns of its objects in the folder of a
+  run, which go with the run's ledger;
 - `settings.TABLES`: its tables of an issuer's TOML, by name; `example.toml` has an example of each
   key;
-- functions of its module `hooks`, each of which it may have or not: `condition(issuer, store, now)`
-  returns
-  a `Condition` of what runs beside the flows; `alert_kinds()` its kinds of alerts;
-  `gauges()` its metrics; `schedules(issuer)` the variables of `prefect.yaml` that it sets.
+- `settings.validate(issuer)`, where it is there: ValueError with what tables of a TOML may not say
+  together;
+- its module `tables`: tables of the database on `schemas.database.METADATA`;
+- functions of its module `hooks`, each of which it may have or not (below).
+
+The hooks, by what asks for them:
+
+- `after_commit(context, result)`, `after_ingest(context, result)`: what is to be done at the end of
+  `submit` and of `ingest`; they return the result of the command with what came of it;
+- `work_kinds()`: kinds of lines of the worklist (`Kind`), and `matters(context, book, now)`: the
+  lines (`Work`) of an issuer, of whose cards the book says where each stands;
+- `alert_kinds()`: kinds of alerts by name, and `alerts(context)`: what is wrong now (`Cause`);
+- `checks(context)`: lines of `check` as pairs, the part of the installation and what is fine about
+  it, or the CardlinkError of what is not; one that it raises is of the part named like its folder;
+- `names_erased(adapters, issuer)`: whether it may name erased cardholders until somebody else has
+  confirmed something, so that an erasure waits for that;
+- `condition(issuer, store, now)`: a `Condition` of what runs beside the flows;
+- `gauges()`: its metrics; `schedules(issuer)`: the variables of `prefect.yaml` that it sets.
+
+A module `hooks` imports by itself only what is light: the kernel asks for kinds while it is
+imported.
 """
 
 from collections.abc import Callable, Iterator
@@ -34,11 +54,26 @@ def modules_named(kind: str) -> Iterator[ModuleType]:
             yield import_module(f"{extension.__name__}.{name}")
 
 
+def names(kind: str) -> list[str]:
+    """Return the names of this kind that the packages of the extensions have."""
+    listed: list[str] = []
+    for extension in extensions():
+        listed += getattr(extension, kind, ())
+    return listed
+
+
 def hooks(name: str) -> Iterator[Callable[..., Any]]:
     """Yield the functions of that name of the extensions that have one."""
     for module in _modules("hooks"):
         if hasattr(module, name):
             yield getattr(module, name)
+
+
+def continued(name: str, context: Any, result: Any) -> Any:
+    """Return the result of a command with what the extensions do at its end, one after another."""
+    for hook in hooks(name):
+        result = hook(context, result)
+    return result
 
 
 def starts_often(issuer: Any) -> bool:
@@ -52,6 +87,19 @@ def settings_tables() -> dict[str, Any]:
     for module in _modules("settings"):
         tables |= module.TABLES
     return tables
+
+
+def validate(issuer: Any) -> None:
+    """Raise ValueError where an extension finds that tables of a TOML do not fit together."""
+    for module in _modules("settings"):
+        if hasattr(module, "validate"):
+            module.validate(issuer)
+
+
+def import_tables() -> None:
+    """Add the tables of the extensions to the database."""
+    for _ in _modules("tables"):
+        pass
 
 
 def settings_examples() -> Iterator[str]:

@@ -16,7 +16,8 @@ import polars as pl
 
 from flows.book.deliveries import forget_changes, read_changes
 from flows.book.upkeep import forget_book
-from flows.operations.personal_data import Mention, are_outcomes_of, is_in_placements
+from flows.extensions import hooks
+from flows.operations.personal_data import Mention, are_outcomes_of
 from flows.reports.across import reconcile_runs
 from flows.reports.lists import write_unsent
 from flows.reports.rebuild import rebuild_lasting
@@ -33,14 +34,13 @@ from flows.runs.delivered import (
 )
 from flows.runs.erased import People
 from flows.runs.events import record_event
-from flows.runs.frames import from_parquet, write_parquet
+from flows.runs.frames import from_parquet
 from flows.runs.identity import digest
 from flows.runs.journal import Act, enter
 from flows.runs.keys import reconciliation
 from flows.runs.persons import forget_persons
-from flows.runs.placements import mark_check, placements_key, read_placements
 from flows.runs.single_links import remove_singles, with_ids
-from flows.runs.store import Cleaner, read, read_if_stored, write_once
+from flows.runs.store import Cleaner, read_if_stored, write_once
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from schemas.manifest import LedgerPart
@@ -48,7 +48,7 @@ from schemas.reasons import ERASED
 from schemas.records import LedgerRewritten, RewrittenPart
 from schemas.tables import parquet
 
-_IN_RUN = ("ledger", "outcomes", "placements", "single")
+_IN_RUN = ("ledger", "outcomes", "single")
 _PLACE_OF_ROW = ("row", "line", "fate", "chunk", "position", "origin")
 
 
@@ -74,9 +74,8 @@ def erase_mentions(
     _erase_singles(context, [key.partition("/")[2] for key in _keys_in("single", named)])
     for key in _keys_in("acknowledgements", named):
         cleaner.delete(key)
-    for key in _keys_in("placements", named):
-        if is_in_placements(context.issuer.issuer, key):
-            _erase_in_report(context, people, key)
+    for erase_people in hooks("erase_people"):
+        erase_people(context, people, named)
     requests = _keys_in("requests", named)
     forget_persons(context.adapters, context.issuer.issuer, people, requests)
     for run in sorted({*rows, *_rewritten_since(context, since)}):
@@ -112,7 +111,8 @@ def _erase_in_run(
         lambda answers: are_outcomes_of(run, people, rows, answers),
     )
     for part in run.committed().ledger:
-        _erase_in_placements(cleaner, run, part, rows)
+        for erase_rows in hooks("erase_rows"):
+            erase_rows(cleaner, run, part, rows)
     parts = _write_ledger_anew(context.adapters, run, rows, signed)
     if parts:
         record_event(context.adapters, run.keys, "erased", rows=len(rows))
@@ -181,22 +181,6 @@ def _rewritten(run: StoredRun, part: LedgerPart, rows: Sequence[int]) -> Rewritt
     return RewrittenPart(part.name, now, digest(content))
 
 
-def _erase_in_placements(
-    cleaner: Cleaner, run: StoredRun, part: LedgerPart, rows: Sequence[int]
-) -> None:
-    """Take rows out of what the service said of links."""
-    known = read_placements(run, part)
-    others = known.filter(~pl.col("row").is_in(rows))
-    folder = f"{run.keys.placements}messages/{part.name.partition('.')[0]}/"
-    prefixes = tuple(f"{folder}{row:09d}-" for row in rows)
-    for entry in list(run.store.keys(folder)):
-        if entry.key.startswith(prefixes):
-            cleaner.delete(entry.key)
-    if others.height < known.height:
-        write_parquet(run.store, placements_key(run, part), others)
-        mark_check(run)
-
-
 def _rewritten_since(context: IssuerContext, since: datetime) -> Iterator[str]:
     """Yield the runs whose ledger was written anew since then: their reports may be older."""
     issuer = context.issuer.issuer
@@ -218,13 +202,6 @@ def _report(context: IssuerContext, run: StoredRun) -> None:
 
 # An issuer
 # --------------------------------------------------------------------------------------------------
-
-
-def _erase_in_report(context: IssuerContext, people: People, key: str) -> None:
-    """Take cardholders out of a transaction report that was kept."""
-    store = context.adapters.store
-    report = from_parquet(read(store, key))
-    write_parquet(store, key, report.filter(~people.named_by(report["cuid"])))
 
 
 def _derive_anew(context: IssuerContext, cleaner: Cleaner) -> None:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from flows.book.deliveries import read_changes
+from flows.extensions import hooks
 from flows.operations.stored_requests import stored_requests
 from flows.runs.adapters import Adapters
 from flows.runs.answers import run_answers
@@ -20,16 +21,14 @@ from flows.runs.decisions import CARDS, LINKS, decisions
 from flows.runs.delivered import all_deliveries, delivered_links_key, delivery_folder, delivery_of
 from flows.runs.erased import NamedPeople, People, rows_of
 from flows.runs.frames import from_parquet
-from flows.runs.keys import acknowledgements, deliveries, placements, results
+from flows.runs.keys import acknowledgements, deliveries, results
 from flows.runs.persons import by_holder, holders_of
-from flows.runs.placements import placements_key, read_placements
 from flows.runs.single_links import SingleLink, prompted_singles
-from flows.runs.store import Store, read, read_if_stored
+from flows.runs.store import read_if_stored
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently
 from flows.runs.told import TOLD_ROWS, runs_by_folder
-from flows.runs.transactions import kept_reports
 from schemas.ledger import SUBMITTED
 from schemas.manifest import LedgerPart
 from schemas.records import GivingUp, KeptLink, LinkKept, NamedCard
@@ -57,7 +56,6 @@ def mentions(context: IssuerContext, people: People) -> Iterator[Mention]:
     kept = [stored.run(run) for run in stored.ids if str(run) not in stored.without_ledger]
     in_runs = list(chain.from_iterable(concurrently(lambda run: list(_in_run(run, people)), kept)))
     yield from in_runs
-    store = context.adapters.store
     issuer = context.issuer.issuer
     yield from _in_acknowledgements(
         context.adapters, issuer, {each.run for each in in_runs if each.rows}
@@ -67,7 +65,8 @@ def mentions(context: IssuerContext, people: People) -> Iterator[Mention]:
     ]
     yield from map(_single, singles)
     yield from _in_deliveries(context, people)
-    yield from _in_reports(store, issuer, people)
+    for personal_data in hooks("personal_data"):
+        yield from personal_data(context, people)
     yield from _requests(context.adapters, issuer, people)
     if isinstance(people, NamedPeople):
         yield from _decisions(context.adapters, issuer, people.cuids)
@@ -101,7 +100,7 @@ def _corrections(run: StoredRun, rows: tuple[int, ...]) -> Iterator[Mention]:
 
 
 def _in_part(run: StoredRun, part: LedgerPart, people: People) -> Iterator[Mention]:
-    """Yield what a part of the ledger has, the chunks with its rows, and their placements."""
+    """Yield what a part of the ledger has, the chunks with its rows, and what extensions have."""
     names = run.ledger_part(part, _IDENTITY)
     rows = names.filter(rows_of(people, names))["row"]
     if rows.is_empty():
@@ -113,15 +112,8 @@ def _in_part(run: StoredRun, part: LedgerPart, people: People) -> Iterator[Menti
     if run.purged_chunks is None:
         for number in chunks:
             yield Mention("chunks", run.sealed_chunks[number].key, (), run.id, numbers)
-    known = read_placements(run, part).filter(pl.col("row").is_in(rows.implode()))
-    if not known.is_empty():
-        yield Mention("placements", placements_key(run, part), known.to_dicts(), run.id, numbers)
-    folder = f"{run.keys.placements}messages/{part.name.partition('.')[0]}/"
-    prefixes = tuple(f"{folder}{row:09d}-" for row in numbers)
-    for entry in run.store.keys(folder):
-        if entry.key.startswith(prefixes):
-            text = read(run.store, entry.key).decode("utf-8", "replace")
-            yield Mention("placements", entry.key, [{"message": text}], run.id, numbers)
+    for data_of_rows in hooks("data_of_rows"):
+        yield from data_of_rows(run, part, numbers)
 
 
 def _in_outcomes(run: StoredRun, people: People, rows: Iterable[int]) -> Iterator[Mention]:
@@ -207,17 +199,6 @@ def _in_deliveries(context: IssuerContext, people: People) -> Iterator[Mention]:
             yield Mention("deliveries", place, [{**whose, **row} for row in named.to_dicts()])
 
 
-def _in_reports(store: Store, issuer: str, people: People) -> Iterator[Mention]:
-    """Yield what is kept of the partner's transaction reports."""
-    for key in kept_reports(store, issuer):
-        report = from_parquet(read(store, key))
-        named = report.filter(people.named_by(report["cuid"]))
-        if not named.is_empty():
-            yield Mention("placements", key, named.to_dicts())
-            # the report itself was dropped by the partner
-            yield Mention("results", f"{issuer}/transactions/", ())
-
-
 def _decisions(adapters: Adapters, issuer: str, cuids: frozenset[str]) -> Iterator[Mention]:
     """Yield the decisions that are about cardholders, with these cards alone."""
     holders = holders_of(adapters, issuer)
@@ -256,8 +237,3 @@ def _words_in(value: Any) -> set[str]:
         case list() | tuple():
             return set(chain.from_iterable(map(_words_in, value)))
     return set()
-
-
-def is_in_placements(issuer: str, key: str) -> bool:
-    """Return whether a key is of what is kept of transaction reports."""
-    return key.startswith(f"{placements(issuer)}reports/")

@@ -3,10 +3,10 @@
 A dry run is given one whose writes stay in memory.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from datetime import date, datetime
-from typing import Any, NamedTuple, Protocol
+from datetime import datetime
+from typing import NamedTuple, Protocol
 
 from flows.database.rehearsed import Rehearsed
 from flows.errors import BugError
@@ -15,7 +15,6 @@ from flows.runs.header import Header
 from flows.runs.overlay import Overlay
 from flows.runs.sealing import Opener, Sealer
 from flows.runs.store import Store
-from flows.runs.stored_run import StoredRun
 from schemas.handover import HandedOver
 from schemas.issuer import Issuer
 
@@ -54,11 +53,6 @@ class IssuerContext(NamedTuple):
     header: Header
     sealer: Callable[[], AbstractContextManager[Sealer]]
     opener: Callable[[], AbstractContextManager[Opener | None]]
-    # what the partner's interface beyond the file adds to a run's report, as of a day; None where
-    # it has nothing
-    funnel: Callable[[StoredRun, date], dict[str, Any] | None] = lambda *_: None
-    # what is fine about the partner's service, line by line, given this context
-    service_check: Callable[[Any], Iterable[str]] = lambda _: ()
     # digest of the key that `opener` has, '' without one
     opener_key: Callable[[], str] = lambda: ""
     # seals what is handed to others to their own key

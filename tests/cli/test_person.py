@@ -13,11 +13,11 @@ import pytest
 
 from flows.commands.context import Context
 from flows.commands.person import erase, export
-from flows.partner_api.linking import link_typed
+from flows.extensions.partner_api.linking import link_typed
 from schemas.personal_data import PLACES
 from schemas.portal import ADDRESS1, CUID, EMAIL, LAST_NAME, PHONE
+from tests.extensions.partner_api.linker import SERVICE, TYPED, URL, Linker
 from tests.night import issuer
-from tests.partner_api.linker import SERVICE, TYPED, URL, Linker
 from tests.test_command_line import cardlink
 from tests.test_dry_runs import answered, bank
 

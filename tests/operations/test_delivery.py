@@ -28,6 +28,8 @@ from flows.book import upkeep
 from flows.book.served import served_cards
 from flows.book.standing import SERVED
 from flows.database.connection import Database
+from flows.extensions.partner_api.link_requests import Terms
+from flows.extensions.partner_api.linking import link_row, link_typed
 from flows.operations.break_decisions import close_break
 from flows.operations.delivered_so_far import confirm
 from flows.operations.delivery import (
@@ -37,8 +39,6 @@ from flows.operations.delivery import (
     links_now,
 )
 from flows.operations.giving_up import Which, give_up
-from flows.partner_api.link_requests import Terms
-from flows.partner_api.linking import link_row, link_typed
 from flows.reports.rebuild import rebuild
 from flows.reports.survey import survey
 from flows.reports.work_kinds import TO_DELIVER
@@ -56,9 +56,9 @@ from schemas.records import Delivery
 from schemas.settings import LinkSettings
 from tests import servers
 from tests.builders import quick, share_of
+from tests.extensions.partner_api.linker import SERVICE, TYPED, Linker, night
+from tests.extensions.partner_api.town import town
 from tests.night import BANK, DAY, NOON, Bench, issuer, local_bench, moved_to
-from tests.partner_api.linker import SERVICE, TYPED, Linker, night
-from tests.partner_api.town import town
 from tests.stores import impatient
 
 HEAD = "cuid,last_4,url,expiration_date,error"
@@ -571,7 +571,7 @@ def _later(bench: Bench, days: int) -> Callable[[], Any]:
 
 
 def _link(name: str) -> Any:
-    from schemas.partner_api.card_link import CardLink
+    from flows.extensions.partner_api.card_link import CardLink
 
     until = (DAY + timedelta(days=60)).isoformat()
     return CardLink.model_validate({"id": name, "url": f"{WHERE}{name}", "expiration_date": until})

@@ -18,6 +18,8 @@ from flows.adapters.local import LocalStore
 from flows.book import upkeep
 from flows.book.book import read_book
 from flows.book.people import balance
+from flows.extensions.partner_api.linking import link_typed
+from flows.extensions.partner_api.service import AnswerLostError, LinkRequestError
 from flows.operations.audit import verify
 from flows.operations.delivered_so_far import confirm
 from flows.operations.delivery import deliver
@@ -34,8 +36,6 @@ from flows.operations.erasure import (
 from flows.operations.four_eyes import Command, request
 from flows.operations.purge import purge
 from flows.operations.stored_requests import open_requests
-from flows.partner_api.linking import link_typed
-from flows.partner_api.service import AnswerLostError, LinkRequestError
 from flows.reports.across import reconcile_runs
 from flows.runs.decisions import ERASURE
 from flows.runs.erased import unfinished_erasures
@@ -44,8 +44,8 @@ from flows.runs.single_links import prompted_singles
 from schemas.database import DECISION, JOURNAL, METADATA, REQUEST
 from schemas.portal import CITY, CUID
 from tests.builders import portal_rows, quick
+from tests.extensions.partner_api.linker import SERVICE, TYPED, URL, Linker
 from tests.night import BANK, DAY, NOON, Bench, local_bench, made_once, portal_csv
-from tests.partner_api.linker import SERVICE, TYPED, URL, Linker
 from tests.test_dry_runs import answered, facts_of
 
 BY = "anna via worker:1"

@@ -24,6 +24,8 @@ from botocore.exceptions import ClientError
 
 from flows.adapters.s3 import S3Store
 from flows.extensions.arrivals.looks import IssuerWatch
+from flows.extensions.partner_api.follow_links import follow_links
+from flows.extensions.partner_api.placements import transactions
 from flows.operations.alert_history import watch
 from flows.operations.delivered_so_far import confirm
 from flows.operations.delivery import deliver
@@ -31,7 +33,6 @@ from flows.operations.erasure import OfRows, erase
 from flows.operations.metrics import write_metrics
 from flows.operations.purge import purge
 from flows.pages import site
-from flows.partner_api.follow_links import follow_links
 from flows.reports.across import reconcile_runs
 from flows.reports.programme_report import programme_of, read_issuer, write_programme
 from flows.reports.rebuild import rebuild
@@ -48,7 +49,6 @@ from flows.runs.keys import (
     programme,
     results,
     runs,
-    transactions,
 )
 from flows.runs.store import StoreDeniedError, VerdictAwaitedError
 from schemas.portal import CITY
