@@ -43,13 +43,15 @@ def section(funnel: Facts) -> Section:
         rows = [_line_cells(line, key) for line in lines if line["linked"]]
         if rows:
             tables.append(SectionTable((name, *REACHED), rows, f"By {name}"))
-    seen = funnel["seen"]
-    until = f" the partner reported up to {day_and_time(datetime.fromisoformat(seen))}"
-    coverage = coverage_in_words(funnel)
+    until = ""
+    if funnel["seen"]:
+        seen = day_and_time(datetime.fromisoformat(funnel["seen"]))
+        until = f" the partner reported up to {seen}"
     note = (
-        f"Each cardholder counts once, by the best state{until if seen else ''}. From links opened "
-        "on, shares are of the linked cardholders of whom it is known."
+        f"Each cardholder counts once, by the best state{until}. From links opened on, shares are "
+        "of the linked cardholders of whom it is known."
     )
+    coverage = coverage_in_words(funnel)
     if coverage:
         note += f" {coverage}."
     return Section("funnel", "From link to placed card", tables, note)

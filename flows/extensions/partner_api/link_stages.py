@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 import polars as pl
 from sqlalchemy import Connection, Table, select
+from sqlalchemy import update as update_rows
 
 from flows.book.news import read_mark
 from flows.book.stages import STAGES
@@ -288,7 +289,8 @@ class StagesOfLinks:
             insert_rows(connection, ENDS, self._issuer, ends.with_row_index("place"))
         for run, mark in marks.items():
             replace_row(connection, READ_CHECK, {"issuer": self._issuer, "run": run, "mark": mark})
-        replace_row(connection, WATERMARK, {"issuer": self._issuer, "version": update.version + 1})
+        version = update_rows(WATERMARK).where(WATERMARK.c.issuer == self._issuer)
+        connection.execute(version.values(version=update.version + 1))
         return True
 
     def _turns(self, connection: Connection) -> dict[str, int]:

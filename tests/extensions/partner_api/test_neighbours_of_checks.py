@@ -317,9 +317,8 @@ def test_a_check_goes_from_part_to_part_within_what_is_left_until_one_is_stopped
     monkeypatch.setattr(link_check, "_PartCheck", Part)
     for name in ("mark_check", "read_with", "LinkIds"):
         monkeypatch.setattr(link_check, name, lambda *_, **__: None)
-    keys = SimpleNamespace(placements=f"bank/placements/{A_RUN}/")
     manifest = SimpleNamespace(ledger=["1", "2", "3"])
-    run = cast(Any, SimpleNamespace(id=A_RUN, keys=keys, committed=lambda: manifest))
+    run = cast(Any, SimpleNamespace(id=A_RUN, issuer="bank", committed=lambda: manifest))
 
     check = link_check.check_links(
         bench.context, cast(Any, object()), settings, run, limit=Limit(requests=10)
