@@ -17,6 +17,7 @@ from flows.commands.result import Part, Result, Table, worst
 from flows.commands.sent_runs import would_send
 from flows.configuration import FileThereError, load_issuer
 from flows.errors import CardlinkError
+from flows.extensions import hooks
 from flows.steps import Sentence, Step, Text, counted
 from flows.wiring import (
     HEARTBEAT,
@@ -33,8 +34,8 @@ from flows.wiring import (
 with on_first_use():
     from flows.database import migrate
     from flows.extracts import errors, status, trailer
-    from flows.operations import acknowledgement, delivery_handover, receivers, settings_in_force
     from flows.operations import conditions as condition
+    from flows.operations import settings_in_force
     from flows.reports import bank_words, lists
     from flows.reports import link_forms as reported
     from flows.runs import context as contexts
@@ -121,9 +122,8 @@ def check(
     if is_whole and "store" not in _wrong_parts(findings):
         _compare_settings(wired, findings)
         _check_service(wired, findings)
-        _check_acknowledgement(wired, findings)
         _check_conditions(wired, findings)
-        _check_receivers(wired, findings)
+        _check_extensions(wired, findings)
     _check_channels(wired, findings)
     warnings += kept_from_others(wired.issuer, context.folder)
     warnings += observation_problems()
@@ -216,13 +216,6 @@ def _check_service(context: contexts.IssuerContext, findings: list[Finding]) -> 
             findings.append(Finding("service", line))
 
 
-def _check_acknowledgement(context: contexts.IssuerContext, findings: list[Finding]) -> None:
-    """Try the issuer's own key, and the place where it takes what it is told."""
-    with _part(findings, "issuer"):
-        for line in acknowledgement.check_place(context):
-            findings.append(Finding("issuer", f"acknowledgements: {line}"))
-
-
 def _check_channels(context: contexts.IssuerContext, findings: list[Finding]) -> None:
     """Try the channels to people, and the switch outside, as far as that sends nothing."""
     addresses = dict[str, str]()
@@ -253,27 +246,14 @@ def _check_conditions(context: contexts.IssuerContext, findings: list[Finding]) 
             findings.append(_wrong(state.name, state.trouble) if state.trouble else fine)
 
 
-def _check_receivers(context: contexts.IssuerContext, findings: list[Finding]) -> None:
-    """Try the key, the place and the secret of each receiver of links; one line for each that lacks
-    its last delivery.
-    """
-    stuck = dict(delivery_handover.troubles(context))
-    for receiver in context.issuer.deliveries:
-        trouble = stuck.get(receiver)
-        if trouble is not None:
-            since = f"{trouble.failing_since:%Y-%m-%d %H:%M} UTC"
-            text = f"{receiver}: has not got its links since {since}: {trouble.problem}"
-            findings.append(Finding("receivers", text, "HandoverTrouble", 2))
-            continue
-        with _part(findings, "receivers"):
-            for line in delivery_handover.check_receiver(context, receiver):
-                findings.append(Finding("receivers", f"{receiver}: {line}"))
-    for receiver in receivers.without_table(context):
-        text = (
-            f"{receiver}: has deliveries and no table [deliveries.{receiver}], "
-            "so nothing is withdrawn: put it back, with retired = true to withdraw all links"
-        )
-        findings.append(Finding("receivers", text, "NoReceiverError", 2))
+def _check_extensions(context: contexts.IssuerContext, findings: list[Finding]) -> None:
+    """Say what the extensions find of their parts of the installation."""
+    for checks in hooks("checks"):
+        extension = checks.__module__.split(".")[2]
+        with _part(findings, extension):
+            for part, state in checks(context):
+                is_wrong = isinstance(state, CardlinkError)
+                findings.append(_wrong(part, state) if is_wrong else Finding(part, state))
 
 
 def _check_keys(

@@ -6,10 +6,27 @@ those that are there, and asks their packages for:
 - `COMMANDS`: the names of its modules with commands;
 - `settings.TABLES`: its tables of an issuer's TOML, by name; `example.toml` has an example of each
   key;
-- functions of its module `hooks`, each of which it may have or not: `condition(issuer, store, now)`
-  returns
-  a `Condition` of what runs beside the flows; `alert_kinds()` its kinds of alerts;
-  `gauges()` its metrics; `schedules(issuer)` the variables of `prefect.yaml` that it sets.
+- `settings.validate(issuer)`, where it is there: ValueError with what tables of a TOML may not say
+  together;
+- its module `tables`: tables of the database on `schemas.database.METADATA`;
+- functions of its module `hooks`, each of which it may have or not (below).
+
+The hooks, by what asks for them:
+
+- `after_commit(context, result)`, `after_ingest(context, result)`: what is to be done at the end of
+  `submit` and of `ingest`; they return the result of the command with what came of it;
+- `work_kinds()`: kinds of lines of the worklist (`Kind`), and `matters(context, book, now)`: the
+  lines (`Work`) of an issuer, of whose cards the book says where each stands;
+- `alert_kinds()`: kinds of alerts by name, and `alerts(context)`: what is wrong now (`Cause`);
+- `checks(context)`: lines of `check` as pairs, the part of the installation and what is fine about
+  it, or the CardlinkError of what is not; one that it raises is of the part named like its folder;
+- `names_erased(adapters, issuer)`: whether it may name erased cardholders until somebody else has
+  confirmed something, so that an erasure waits for that;
+- `condition(issuer, store, now)`: a `Condition` of what runs beside the flows;
+- `gauges()`: its metrics; `schedules(issuer)`: the variables of `prefect.yaml` that it sets.
+
+A module `hooks` imports by itself only what is light: the kernel asks for kinds while it is
+imported.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,7 +35,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import iter_modules
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 def extensions() -> Iterator[ModuleType]:
@@ -41,6 +60,13 @@ def hooks(name: str) -> Iterator[Callable[..., Any]]:
             yield getattr(module, name)
 
 
+def continued(name: str, context: Any, result: T) -> T:
+    """Return the result of a command with what the extensions do at its end, one after another."""
+    for hook in hooks(name):
+        result = hook(context, result)
+    return result
+
+
 def starts_often(issuer: Any) -> bool:
     """Return whether an extension starts an issuer's runs more often than its schedule says."""
     return any(variables(issuer) for variables in hooks("schedules"))
@@ -52,6 +78,19 @@ def settings_tables() -> dict[str, Any]:
     for module in _modules("settings"):
         tables |= module.TABLES
     return tables
+
+
+def validate(issuer: Any) -> None:
+    """Raise ValueError where an extension finds that tables of a TOML do not fit together."""
+    for module in _modules("settings"):
+        if hasattr(module, "validate"):
+            module.validate(issuer)
+
+
+def import_tables() -> None:
+    """Add the tables of the extensions to the database."""
+    for _ in _modules("tables"):
+        pass
 
 
 def settings_examples() -> Iterator[str]:
