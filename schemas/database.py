@@ -76,7 +76,7 @@ def column(name: str, kind: TypeEngine[Any], comment: str, *, null: bool = False
 
 
 def issuer_column() -> Column[object]:
-    """Return the column with which each table leads."""
+    """Return the column that each table has first."""
     return column("issuer", TEXT, "the issuer, as its TOML file is named")
 
 
@@ -550,6 +550,7 @@ DELIVERY_CHANGE = Table(
     CheckConstraint("change IN ('new', 'replaced', 'withdrawn')", name="change"),
     Index(None, "issuer", "cuid"),
     comment="A link that a delivery hands over or withdraws, until retention or an erasure.",
+    info={"is_entered": False},  # an erasure has to forget them
     sqlite_with_rowid=False,
 )
 
@@ -574,8 +575,7 @@ ACKNOWLEDGEMENT = Table(
         "issuer",
         "subject",
         unique=True,
-        sqlite_where=text("says IS NOT NULL"),
-        postgresql_where=text("says IS NOT NULL"),
+        **only("says IS NOT NULL"),
     ),
     comment="What an issuer was told of an extract, in place of what it was told of it before.",
 )

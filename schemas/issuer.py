@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, create_model, model_validator
 
-from flows.extensions import settings_tables
+from flows.extensions import settings_tables, validate
 from schemas import handover, portal, settings
 from schemas.challenges import Challenge
 from schemas.eligible import Eligibility
@@ -279,20 +279,8 @@ class KernelSettings(Settings):
         return self
 
     @model_validator(mode="after")
-    def _delivers_safely(self) -> Self:
-        places = [receiver.to for receiver in self.deliveries.values() if receiver.to]
-        if len(set(places)) < len(places):
-            raise ValueError("two tables of [deliveries] have one place `to`: give each its own")
-        by_itself = [
-            name
-            for name, receiver in self.deliveries.items()
-            if receiver.schedule != handover.BY_HAND
-        ]
-        if by_itself and "deliver" in self.four_eyes.acts:
-            raise ValueError(
-                f"[four_eyes] acts names deliver, so nothing is delivered without two persons: "
-                f'[deliveries.{by_itself[0]}] needs schedule = "by-hand"'
-            )
+    def _fits_extensions(self) -> Self:
+        validate(self)
         return self
 
 

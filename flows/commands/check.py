@@ -34,13 +34,13 @@ from flows.wiring import (
 with on_first_use():
     from flows.database import migrate
     from flows.extracts import errors, status, trailer
-    from flows.operations import acknowledgement, delivery_handover, receivers, settings_in_force
     from flows.operations import conditions as condition
+    from flows.operations import settings_in_force
     from flows.reports import bank_words, lists
     from flows.reports import link_forms as reported
     from flows.runs import context as contexts
     from flows.runs import frames as stored_frames
-    from flows.runs import notices, probe
+    from flows.runs import keys, notices, store
     from flows.submissions import rehearsal, row_scope, submit
     from flows.submissions import schedule as schedules
     from schemas import portal, reference, rule, rules
@@ -121,9 +121,7 @@ def check(
     _check_database(wired, findings)
     if is_whole and "store" not in _wrong_parts(findings):
         _compare_settings(wired, findings)
-        _check_acknowledgement(wired, findings)
         _check_conditions(wired, findings)
-        _check_receivers(wired, findings)
         _check_extensions(wired, findings)
     _check_channels(wired, findings)
     warnings += kept_from_others(wired.issuer, context.folder)
@@ -210,13 +208,6 @@ def _compare_settings(context: contexts.IssuerContext, findings: list[Finding]) 
         )
 
 
-def _check_acknowledgement(context: contexts.IssuerContext, findings: list[Finding]) -> None:
-    """Try the issuer's own key, and the place where it takes what it is told."""
-    with _part(findings, "issuer"):
-        for line in acknowledgement.check_place(context):
-            findings.append(Finding("issuer", f"acknowledgements: {line}"))
-
-
 def _check_channels(context: contexts.IssuerContext, findings: list[Finding]) -> None:
     """Try the channels to people, and the switch outside, as far as that sends nothing."""
     addresses = dict[str, str]()
@@ -245,29 +236,6 @@ def _check_conditions(context: contexts.IssuerContext, findings: list[Finding]) 
         for state in condition.conditions(context.issuer, adapters.store, adapters.now()):
             fine = Finding(state.name, state.text)
             findings.append(_wrong(state.name, state.trouble) if state.trouble else fine)
-
-
-def _check_receivers(context: contexts.IssuerContext, findings: list[Finding]) -> None:
-    """Try the key, the place and the secret of each receiver of links; one line for each that lacks
-    its last delivery.
-    """
-    stuck = dict(delivery_handover.troubles(context))
-    for receiver in context.issuer.deliveries:
-        trouble = stuck.get(receiver)
-        if trouble is not None:
-            since = f"{trouble.failing_since:%Y-%m-%d %H:%M} UTC"
-            text = f"{receiver}: has not got its links since {since}: {trouble.problem}"
-            findings.append(Finding("receivers", text, "HandoverTrouble", 2))
-            continue
-        with _part(findings, "receivers"):
-            for line in delivery_handover.check_receiver(context, receiver):
-                findings.append(Finding("receivers", f"{receiver}: {line}"))
-    for receiver in receivers.without_table(context):
-        text = (
-            f"{receiver}: has deliveries and no table [deliveries.{receiver}], "
-            "so nothing is withdrawn: put it back, with retired = true to withdraw all links"
-        )
-        findings.append(Finding("receivers", text, "NoReceiverError", 2))
 
 
 def _check_extensions(context: contexts.IssuerContext, findings: list[Finding]) -> None:
@@ -301,8 +269,8 @@ def _check_store(context: contexts.IssuerContext, findings: list[Finding]) -> li
     """Check the store, and show the forms of the links in it; return these."""
     issuer = context.issuer.issuer
     with _part(findings, "store"):
-        probe.race(context.adapters.store, f"{issuer}/probe/")
-        text = f"{context.issuer.root}: of concurrent writes to a key, only one succeeds"
+        store.ensure_usable(context.adapters.store, f"{keys.metrics(issuer)}check")
+        text = f"{context.issuer.root}: what is written there can be read"
         findings.append(Finding("store", text))
         findings.append(Finding("schedule", schedules.hour_line(context)))
         forms = reported.link_forms(context)

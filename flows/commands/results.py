@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from flows.commands import acknowledgement, delivery, on_first_use
+from flows.commands import on_first_use
 from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.form import Form
 from flows.commands.parameters import Issuer, RunName
 from flows.commands.result import Link, Part, Place, Result, Table, artifact, worst
+from flows.extensions import continued
 from flows.steps import Sentence, Step, counted
 from flows.wiring import report_link, wire
 
@@ -60,8 +61,7 @@ def ingest(context: Context, issuer: Issuer, *, run: RunName = "") -> Result:
         parts.append(f"{waiting} malware verdict")
     result = ingested(issuer_context, done, "; ".join(parts), done._asdict())
     before = result.shown
-    result = delivery.with_deliveries(issuer_context, result)
-    result = acknowledgement.with_acknowledgements(issuer_context, result)
+    result = continued("after_ingest", issuer_context, result)
     is_idle = not done.files and not done.reports and result.shown == before
     return result._replace(is_idle=is_idle)
 

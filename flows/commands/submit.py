@@ -9,7 +9,7 @@ from functools import partial
 from itertools import chain
 from typing import Annotated, TypeVar, get_args
 
-from flows.commands import acknowledgement, on_first_use
+from flows.commands import on_first_use
 from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.form import Choice, Form
@@ -17,6 +17,7 @@ from flows.commands.parameters import Day, ExtractName, Field, Issuer, Reason
 from flows.commands.result import Part, Result, worst
 from flows.commands.sent_runs import outcome, run_facts, submitted, upload_step, would_send
 from flows.errors import CardlinkError, ExtractError
+from flows.extensions import continued
 from flows.steps import WHY, Sentence, Step
 from flows.wiring import wire
 from schemas.actions import Gate
@@ -96,7 +97,7 @@ def submit(
     result = _submitted(issuer_context, done, refused, waiting)
     if not requests:
         result = result._replace(shown=[*result.shown, *submission.settle(issuer_context)])
-    return acknowledgement.with_acknowledgements(issuer_context, result)
+    return continued("after_commit", issuer_context, result)
 
 
 def _submit(

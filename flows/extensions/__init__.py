@@ -11,7 +11,8 @@ those that are there, and asks their packages for:
   key;
 - `settings.validate(issuer)`, where it is there: ValueError with what tables of a TOML may not say
   together;
-- its module `tables`: tables of the database on `schemas.database.METADATA`;
+- its module `tables`: tables of the database on `schemas.database.METADATA`; and `views`: `VIEWS`
+  of them for analysts, with `COLUMNS`;
 - functions of its module `hooks`, each of which it may have or not (below).
 
 The hooks, by what asks for them:
@@ -25,6 +26,14 @@ The hooks, by what asks for them:
   it, or the CardlinkError of what is not; one that it raises is of the part named like its folder;
 - `names_erased(adapters, issuer)`: whether it may name erased cardholders until somebody else has
   confirmed something, so that an erasure waits for that;
+- `stages(runs)`: what says of cards how far their links came, with columns of
+  `flows.book.stages.KNOWN`;
+- `summary_facts(run, today)` and `across_facts(context)`: what the facts of a run's report, and of
+  that across runs, say beside the kernel's own; `sections(facts)`: how such facts are shown;
+- `personal_places()`: where cardholders are named (`Place`, by name); `data_of_rows(run, part,
+  rows)` and `personal_data(context, people)`: what is there of rows of a run and of cardholders
+  (`Mention`); `erase_rows(cleaner, run, part, rows)` and `erase_people(context, people, named)`:
+  take them out of it;
 - `condition(issuer, store, now)`: a `Condition` of what runs beside the flows;
 - `gauges()`: its metrics; `schedules(issuer)`: the variables of `prefect.yaml` that it sets.
 
@@ -38,7 +47,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import iter_modules
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 def extensions() -> Iterator[ModuleType]:
@@ -64,12 +75,12 @@ def names(kind: str) -> list[str]:
 
 def hooks(name: str) -> Iterator[Callable[..., Any]]:
     """Yield the functions of that name of the extensions that have one."""
-    for module in _modules("hooks"):
+    for module in modules("hooks"):
         if hasattr(module, name):
             yield getattr(module, name)
 
 
-def continued(name: str, context: Any, result: Any) -> Any:
+def continued(name: str, context: Any, result: T) -> T:
     """Return the result of a command with what the extensions do at its end, one after another."""
     for hook in hooks(name):
         result = hook(context, result)
@@ -84,31 +95,31 @@ def starts_often(issuer: Any) -> bool:
 def settings_tables() -> dict[str, Any]:
     """Return the tables that the extensions bring to a TOML: field and default by name."""
     tables: dict[str, Any] = {}
-    for module in _modules("settings"):
+    for module in modules("settings"):
         tables |= module.TABLES
     return tables
 
 
 def validate(issuer: Any) -> None:
     """Raise ValueError where an extension finds that tables of a TOML do not fit together."""
-    for module in _modules("settings"):
+    for module in modules("settings"):
         if hasattr(module, "validate"):
             module.validate(issuer)
 
 
 def import_tables() -> None:
     """Add the tables of the extensions to the database."""
-    for _ in _modules("tables"):
+    for _ in modules("tables"):
         pass
 
 
 def settings_examples() -> Iterator[str]:
     """Yield the examples of the keys of these tables, as TOML."""
-    for module in _modules("settings"):
+    for module in modules("settings"):
         yield Path(str(module.__file__)).with_name("example.toml").read_text("utf-8")
 
 
-def _modules(name: str) -> Iterator[ModuleType]:
+def modules(name: str) -> Iterator[ModuleType]:
     """Yield the modules of that name of the extensions that have one."""
     for extension in extensions():
         module = f"{extension.__name__}.{name}"

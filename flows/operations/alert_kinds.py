@@ -63,17 +63,9 @@ KINDS: dict[str, Kind] = {
     "result-overdue": Kind(
         "Result overdue", "Look at the outbox; fetch the results from the portal."
     ),
-    "issuer-not-told": Kind(
-        "The issuer was not told of an extract, or has not confirmed it",
-        "Acknowledge by hand, which says what stands in the way; ask for the receipt.",
-    ),
     "channel-failing": Kind(
         "A channel takes no notifications",
         "Check the issuer, which tries each channel; correct its address, or its server.",
-    ),
-    "links-not-taken": Kind(
-        "Links have not come to a receiver, or it has not confirmed them",
-        "Check the issuer, which says what stands in the way; ask the receiver. It is tried again.",
     ),
     "key-ending": Kind(
         "Portal key expires soon", "Get the next key and pin it, or this one with a new subkey."

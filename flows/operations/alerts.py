@@ -6,15 +6,15 @@ A cause yields an alert while its condition holds; `alert_history.py` opens and 
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import date, datetime, timedelta
+from itertools import chain
 from typing import NamedTuple
 
 from flows.book.book import read_book
 from flows.book.stored_book import known_plans
 from flows.errors import CardlinkError, TryAgainError
-from flows.operations.acknowledgement import not_told
+from flows.extensions import hooks
 from flows.operations.alert_kinds import Alert, Cause
 from flows.operations.conditions import conditions
-from flows.operations.delivery_handover import late_receipts, troubles
 from flows.operations.extract_alerts import calendar_causes, extract_causes
 from flows.reports.ages import duration
 from flows.reports.business_result import result_sentence
@@ -25,7 +25,6 @@ from flows.runs.keys import RunId
 from flows.runs.notices import failing_channels
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
-from flows.runs.told import first_unconfirmed
 from flows.steps import counted
 from flows.submissions.column_changes import column_changes
 from flows.submissions.drift import drift_of
@@ -33,8 +32,6 @@ from flows.submissions.extract_states import UNSUBMITTED, ExtractState, extract_
 from schemas.manifest import Manifest
 
 LOOK_BACK = timedelta(days=60)  # older runs raise no alerts: their links have expired
-TELLING = timedelta(hours=1)  # the time that telling the issuer may take
-REACHING = timedelta(minutes=15)  # the time that a receiver of links may be away
 _UNSAFE = re.compile(r"[^A-Za-z0-9.-]+")  # in the key of an alert
 
 # A deployment whose last run failed or crashed, and the state that the orchestrator reports.
@@ -53,9 +50,8 @@ def current_alerts(context: IssuerContext, failures: Collection[Failure] = ()) -
         *extract_causes(extracts),
         *_key_causes(context),
         *_channel_causes(context),
-        *_acknowledgement_causes(context),
         *_condition_causes(context),
-        *_delivery_causes(context),
+        *chain.from_iterable(alerts(context) for alerts in hooks("alerts")),
         *_failure_causes(failures),
         *_run_causes(context, map(runs.run, recent), extracts),
         *_drift_causes(context, runs, recent),
@@ -96,39 +92,6 @@ def _condition_causes(context: IssuerContext) -> Iterator[Cause]:
     for state in conditions(context.issuer, adapters.store, adapters.now()):
         if state.trouble is not None:
             yield Cause(f"{state.name}-down", state.name, f"{state.name}: {state.text}")
-
-
-def _acknowledgement_causes(context: IssuerContext) -> Iterator[Cause]:
-    """Yield the extracts of which the issuer was not told, and a receipt that is late."""
-    settings = context.issuer.acknowledgement
-    if settings is None:
-        return
-    now = context.adapters.now()
-    for run in not_told(context, now - TELLING):
-        yield Cause("issuer-not-told", run, f"{run}: the issuer was not told what became of it")
-    if settings.receipt_within_hours is None:
-        return
-    within = timedelta(hours=settings.receipt_within_hours)
-    late = first_unconfirmed(context.adapters, context.issuer.issuer, within, now)
-    if late is not None:
-        number, last, record = late
-        text = f"acknowledgements {number} to {last}: no receipt since {record.at:%Y-%m-%d %H:%M}"
-        yield Cause("issuer-not-told", f"receipt-{number}", text)
-
-
-def _delivery_causes(context: IssuerContext) -> Iterator[Cause]:
-    """Yield the receivers that have not got their last delivery, or not confirmed it in time."""
-    now = context.adapters.now()
-    stuck = dict(troubles(context))
-    for receiver, trouble in stuck.items():
-        if now - trouble.failing_since >= REACHING:
-            since = f"since {trouble.failing_since:%Y-%m-%d %H:%M}"
-            text = f"{receiver}: links have not come there {since}: {trouble.problem}"
-            yield Cause("links-not-taken", receiver, text)
-    for receiver, number, moment in late_receipts(context):
-        if receiver not in stuck:
-            text = f"{receiver}: no receipt of delivery {number} since {moment:%Y-%m-%d %H:%M}"
-            yield Cause("links-not-taken", receiver, text)
 
 
 def _run_causes(

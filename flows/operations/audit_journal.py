@@ -23,7 +23,6 @@ from flows.runs.trail_proof import Prover
 from schemas.database import (
     ANSWER,
     ANSWERED_CHUNK,
-    DELIVERY_CHANGE,
     DERIVED,
     INGESTED,
     ISSUER,
@@ -267,7 +266,7 @@ class JournaledRow(NamedTuple):
 
 
 # rows of these are not in entries, or not all of them
-_NOT_ENTERED = (*DERIVED, *INGESTED, DELIVERY_CHANGE, ISSUER, JOURNAL, LEASE, PERSON)
+_NOT_ENTERED = (*DERIVED, *INGESTED, ISSUER, JOURNAL, LEASE, PERSON)
 
 
 class JournaledRows:
@@ -301,7 +300,7 @@ class JournaledRows:
         """Yield the rows that are not as entries wrote them, each with a digest of what it is."""
         for table in METADATA.sorted_tables:
             # every row of it was written by an entry
-            is_whole = table not in _NOT_ENTERED
+            is_whole = table not in _NOT_ENTERED and table.info.get("is_entered", True)
             rows = self._tables.get(table.name, {})
             if rows or is_whole:
                 yield from _row_findings(rows, table, _stored(connection, table, issuer), is_whole)

@@ -14,8 +14,8 @@ from flows.book.book import Book, book_of
 from flows.book.known_runs import KnownPlan, KnownRuns
 from flows.book.opening import NOBODY_REMOVED
 from flows.book.people import Balance, balance, is_counted, together
-from flows.book.served import ToDeliver, to_deliver
 from flows.book.standing import UNKNOWN
+from flows.extensions import hooks
 from flows.reports.asked import with_asked
 from flows.reports.link_forms import forms_to_confirm
 from flows.reports.link_work import (
@@ -30,7 +30,7 @@ from flows.reports.open_items import ReportTerms
 from flows.reports.run_facts import RunFacts, facts_of
 from flows.reports.unlinked import LINK, NONE_ENDING, lacking_cards, unlinked
 from flows.reports.work import Work
-from flows.reports.worklist import links_to_deliver, worklist
+from flows.reports.worklist import worklist
 from flows.runs.business_date import local_day
 from flows.runs.closings import chunk_of, place_of
 from flows.runs.context import IssuerContext
@@ -99,7 +99,8 @@ def survey(
     work += changed_work(context.issuer.issuer, committed, cards.changes)
     work += not_replaced_work(context.issuer.issuer, committed, cards.not_replaced, terms.now)
     work += not_updated_work(context.issuer.issuer, committed, cards.not_updated, ending, terms.now)
-    work += links_to_deliver(stored.adapters, context.issuer, cards.to_deliver, terms.now)
+    for matters in hooks("matters"):
+        work += matters(context, book, terms.now)
     nameless = _of_period(book.nameless, start, end)
     work += nameless_work(context.issuer.issuer, committed, nameless, terms.now)
     work += link_work(context.issuer.issuer, ending, terms.now)
@@ -120,7 +121,6 @@ class SurveyedCards(NamedTuple):
     changes: pl.DataFrame
     not_replaced: pl.DataFrame
     not_updated: pl.DataFrame
-    to_deliver: ToDeliver
     twice: pl.DataFrame
 
 
@@ -137,7 +137,6 @@ def surveyed_cards(
         changes=pl.concat(part.changes for part in parts),
         not_replaced=pl.concat(part.not_replaced for part in parts),
         not_updated=pl.concat(part.not_updated for part in parts),
-        to_deliver=ToDeliver(*map(sum, zip(*(part.to_deliver for part in parts), strict=True))),
         twice=pl.concat(part.twice for part in parts).sort("cuid", "last_4", "expiration"),
     )
 
@@ -159,7 +158,6 @@ def _of_part(
         changes=_of_period(book.changes(all_cards), start, end),
         not_replaced=_of_period(book.not_replaced(all_cards), start, end),
         not_updated=_of_period(book.not_updated(all_cards), start, end),
-        to_deliver=to_deliver(cards, book.stages.delivered, today),
         twice=book.active_twice(today),
     )
 

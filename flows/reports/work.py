@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from flows.reports.ages import duration
-from flows.reports.work_kinds import WORK, Choice, Kind, once_asked
+from flows.reports.work_kinds import Choice, Kind, kind_named, once_asked
 from flows.steps import Step, counted
 
 DAY = timedelta(days=1)
@@ -25,7 +25,7 @@ class Work(NamedTuple):
     """
 
     due: datetime
-    kind: str  # of WORK
+    kind: str  # its name
     issuer: str
     since: datetime
     run: str = ""
@@ -51,9 +51,9 @@ class Line(NamedTuple):
     @property
     def kind(self) -> Kind:
         """What is said about it; of several kinds, what is said about the one that they join."""
-        first = WORK[self.works[0].kind]
+        first = kind_named(self.works[0].kind)
         if len(self.rows_by_kind) > 1:
-            return WORK[first.joins]
+            return kind_named(first.joins)
         return once_asked(first) if all(work.asked_on for work in self.works) else first
 
     @property
@@ -126,7 +126,7 @@ class Line(NamedTuple):
         """
         of_kinds = self.rows_by_kind
         if len(of_kinds) > 1:
-            return " ".join(f"{WORK[kind].matter}: {of_kinds[kind]:,}." for kind in of_kinds)
+            return " ".join(f"{kind_named(kind).matter}: {of_kinds[kind]:,}." for kind in of_kinds)
         if self.kind.noted > 1:
             return " ".join(dict.fromkeys(work.note for work in self.works[: self.kind.noted]))
         notes = {work.issuer: work.note for work in reversed(self.works)}
@@ -256,7 +256,7 @@ def lines(works: Iterable[Work]) -> list[Line]:
     """Return work by kind and issuer, due first; by run too where a command takes one run."""
     grouped: dict[tuple[object, ...], list[Work]] = {}
     for work in works:
-        own = (work.run, work.fields) if WORK[work.kind].of_one_run else ()
+        own = (work.run, work.fields) if kind_named(work.kind).of_one_run else ()
         grouped.setdefault((work.kind, work.issuer, own), []).append(work)
     ordered = (sorted(group, key=_order) for group in grouped.values())
     return sorted((Line(tuple(group)) for group in ordered), key=lambda line: line.order)

@@ -10,9 +10,12 @@ beside them; a break has its line by its kind in `schemas.breaks` alone. The fil
 long for that reason alone.
 """
 
+from functools import cache
+from itertools import chain
 from typing import Final, Literal, NamedTuple
 
-from flows.steps import CUID, EXTRACT, FILE, FOLDER, RECEIPT, WHY, Slot, Step, Text
+from flows.extensions import hooks
+from flows.steps import CUID, EXTRACT, FILE, FOLDER, WHY, Slot, Step, Text
 from schemas import breaks
 from schemas.breaks import DECISIONS, KINDS, LOST, RESULT_SHORT
 from schemas.reasons import ABSENT, GONE, LINK_ENDED, UNFIT
@@ -757,113 +760,6 @@ LINK_FORMS = _kind(
         of_one_run=True,
     )
 )
-TO_DELIVER = _kind(
-    Kind(
-        "links to deliver",
-        OPERATOR,
-        "New, or ended, since the last delivery",
-        Step("deliver", Slot("issuer")),
-        noun="",
-        rows="link",
-        several=True,
-    )
-)
-WITHDRAWALS = _kind(
-    Kind(
-        "withdrawals to decide",
-        ISSUER,
-        "Their cards left, and so many links are not withdrawn without a decision",
-        Step("deliver", Slot("issuer"), open="withdrawals", reason=WHY, dry_run=True),
-        (
-            "See what it would withdraw, and ask the issuer whether these cardholders left. Where "
-            "they did not, an extract that names them again keeps their links."
-        ),
-        (
-            Choice(
-                "withdraw",
-                "They left: the receivers are told not to use their links.",
-                Step("deliver", Slot("issuer"), open="withdrawals", reason=WHY),
-            ),
-        ),
-        noun="",
-        rows="link",
-        of_one_run=True,
-    )
-)
-_CONFIRM = Step("deliver", Slot("issuer"), Slot("receiver"), confirm=Slot("number"), reason=RECEIPT)
-UNCONFIRMED = _kind(
-    Kind(
-        "links to confirm",
-        OPERATOR,
-        "Delivered, and the receiving side has not confirmed it",
-        _CONFIRM,
-        "Confirm it with the receipt of the receiving side.",
-        noun="delivery",
-        rows="link",
-        of_one_run=True,  # each receiver has a line of its own
-    )
-)
-NOT_HANDED_OVER = _kind(
-    Kind(
-        "receivers to reach",
-        OPERATOR,
-        "Links have not come to their receiver; it is tried again by itself",
-        Step("deliver", Slot("issuer"), Slot("receiver")),
-        "Ask the receiver, or correct its table in the TOML; the first step tries now.",
-        (
-            Choice(
-                "confirm",
-                "The receiver has these links in another way.",
-                _CONFIRM,
-                widest="issuer",
-            ),
-        ),
-        noun="delivery",
-        rows="link",
-        of_one_run=True,
-    )
-)
-UNFINISHED_DELIVERY = _kind(
-    Kind(
-        "deliveries to finish",
-        OPERATOR,
-        "Recorded, and the command ended before all of its files were written",
-        Step("deliver", Slot("issuer"), Slot("receiver")),
-        "The next delivery finishes it.",
-        noun="delivery",
-        rows="link",
-        of_one_run=True,
-    )
-)
-HALF_TOLD = _kind(
-    Kind(
-        "acknowledgements to finish",
-        OPERATOR,
-        "Recorded, and the command ended before the issuer could take it",
-        Step("acknowledge", Slot("issuer")),
-        "The next command that tells the issuer finishes it.",
-        noun="acknowledgement",
-        of_one_run=True,
-    )
-)
-NOT_RECEIVED = _kind(
-    Kind(
-        "acknowledgements to confirm",
-        ISSUER,
-        "Handed to the issuer, and no receipt has come",
-        Step("acknowledge", Slot("issuer")),  # which takes in a receipt that has come
-        "Ask the issuer whether it takes its acknowledgements.",
-        (
-            Choice(
-                "confirm",
-                "The issuer has the newest, and those before it.",
-                Step("acknowledge", Slot("issuer"), confirm=Slot("number"), reason=RECEIPT),
-                widest="issuer",
-            ),
-        ),
-        noun="acknowledgement",
-    )
-)
 ERASING = _kind(
     Kind(
         "erasures to finish",
@@ -884,23 +780,6 @@ PURGING = _kind(
         Step("purge", Slot("issuer")),
         "A purge is under way, or was stopped; the next one finishes it.",
         several=True,
-    )
-)
-ERASURES = _kind(
-    Kind(
-        "forgotten cardholders",
-        OPERATOR,
-        "Forgotten, and deliveries still name them: the withdrawal of their links is not confirmed",
-        Step("deliver", Slot("issuer")),
-        "Once the receiving side has confirmed the withdrawal, the next purge ends it.",
-        (
-            Choice(
-                "end it", "Confirmed: deliveries name them no more.", Step("purge", Slot("issuer"))
-            ),
-        ),
-        noun="erasure",
-        rows="cardholder",
-        of_one_run=True,
     )
 )
 REQUESTS = _kind(
@@ -976,7 +855,7 @@ for _name, _break_kind in KINDS.items():
 
 def is_asked_about(kind: str) -> bool:
     """Return whether the partner is asked about work of this kind."""
-    return WORK[kind].first == _QUESTIONS or _ASK in WORK[kind].choices
+    return kind_named(kind).first == _QUESTIONS or _ASK in kind_named(kind).choices
 
 
 def once_asked(kind: Kind) -> Kind:
@@ -984,3 +863,14 @@ def once_asked(kind: Kind) -> Kind:
     if kind.first != _QUESTIONS:
         return kind
     return kind._replace(first=_ANSWERS, choices=(_ASK_AGAIN, *kind.choices))
+
+
+@cache
+def _of_extensions() -> dict[str, Kind]:
+    kinds = chain.from_iterable(work_kinds() for work_kinds in hooks("work_kinds"))
+    return {kind.name: kind for kind in kinds}
+
+
+def kind_named(name: str) -> Kind:
+    """Return what is said about a kind of work, an extension's too."""
+    return WORK.get(name) or _of_extensions()[name]

@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 
 from flows.book.known_runs import KnownPlan
-from flows.book.served import ToDeliver
+from flows.extensions import hooks
 from flows.reports import work_kinds as kinds
 from flows.reports.dropped_corrections import unsent_files
 from flows.reports.missed_days import missed_days
@@ -25,20 +25,15 @@ from flows.results.learned_forms import LearnedForm
 from flows.results.masking import mask_key
 from flows.runs.adapters import Adapters
 from flows.runs.closings import chunk_of, place_of
-from flows.runs.delivered import line_of, receivers_with_deliveries, trouble_of
 from flows.runs.erased import is_interrupted, unfinished_erasures
-from flows.runs.handovers import Handed, last_handed
 from flows.runs.run_status import Refusal
 from flows.runs.store import is_stored
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
-from flows.runs.told import first_unconfirmed, half_told
 from flows.steps import WHY, Step
 from schemas.actions import GATE_OF
 from schemas.breaks import DECISIONS, EXPLAINED, KINDS, LOST, RESULT_SHORT
-from schemas.handover import DEFAULT
-from schemas.issuer import Issuer, most_of
-from schemas.records import Delivery
+from schemas.issuer import Issuer
 
 MAY_BE_COPIED = timedelta(minutes=1)  # since its last write, a file may be under way
 
@@ -71,9 +66,6 @@ def worklist(
     work += unsent_corrections(runs.adapters, name, committed)
     work += _refused_extracts(runs, committed)
     work += _days_without_extract(issuer, runs, committed, terms)
-    work += _deliveries(runs.adapters, issuer)
-    work += _half_told(runs.adapters, issuer)
-    work += _late_receipts(runs.adapters, issuer, terms)
     work += _unfinished_erasures(runs.adapters, name)
     work += _link_forms(name, forms, terms)
     return work
@@ -266,119 +258,16 @@ def _days_without_extract(
         )
 
 
-def _deliveries(adapters: Adapters, issuer: Issuer) -> Iterator[Work]:
-    """Yield the last delivery of links to each receiver, unless it is confirmed: it has not come
-    there, or nobody has said that it has.
-    """
-    for receiver in receivers_with_deliveries(adapters, issuer.issuer):
-        last = last_handed(adapters, line_of(issuer.issuer, receiver))
-        if last is None or last.confirmed:
-            continue
-        work = _delivery(issuer, receiver, last)
-        yield work if last.is_done else work._replace(kind=kinds.UNFINISHED_DELIVERY)
-
-
-def links_to_deliver(
-    adapters: Adapters, issuer: Issuer, links: ToDeliver, now: datetime
-) -> Iterator[Work]:
-    """Yield the links that the next delivery has, where links are delivered."""
-    name = issuer.issuer
-    is_used = bool(issuer.deliveries) or bool(receivers_with_deliveries(adapters, name))
-    if not is_used:
-        return
-    ended = links.ended
-    if links.left > most_of(issuer.limits.max_withdrawn, links.delivered):
-        ended -= links.left
-        yield Work(
-            due=now,
-            kind=kinds.WITHDRAWALS,
-            issuer=name,
-            since=now,
-            rows=links.left,
-            note=f"{links.left:,} of the {links.delivered:,} links that were delivered.",
-        )
-    if links.new or ended:
-        yield Work(
-            due=now,
-            kind=kinds.TO_DELIVER,
-            issuer=name,
-            since=now,
-            rows=links.new + ended,
-            note=f"New: {links.new:,}; to be withdrawn: {ended:,}.",
-        )
-
-
-def _delivery(issuer: Issuer, receiver: str, delivery: Handed[Delivery]) -> Work:
-    """Return what is to be done about a delivery that is not confirmed."""
-    last = delivery.record
-    number = delivery.number
-    named = "" if receiver == DEFAULT else receiver
-    has_others = bool(issuer.deliveries.keys() - {DEFAULT})
-    work = Work(
-        due=last.at,
-        kind=kinds.UNCONFIRMED,
-        issuer=issuer.issuer,
-        since=last.at,
-        rows=last.new + last.replaced + last.withdrawn,
-        fields=(
-            ("name", f"{named} {number:06d}".strip()),
-            ("number", number),
-            ("receiver", receiver if has_others else named),
-        ),
-    )
-    trouble = trouble_of(delivery)
-    if trouble is None:
-        return work
-    since = trouble.failing_since
-    note = f"Since {since:%Y-%m-%d %H:%M} UTC: {trouble.problem}"
-    return work._replace(kind=kinds.NOT_HANDED_OVER, since=since, note=note)
-
-
-def _half_told(adapters: Adapters, issuer: Issuer) -> Iterator[Work]:
-    """Yield the last acknowledgement where it is not complete: nobody takes it."""
-    last = half_told(adapters, issuer.issuer)
-    if issuer.acknowledgement is not None and last is not None:
-        yield Work(
-            due=last.record.at,
-            kind=kinds.HALF_TOLD,
-            issuer=issuer.issuer,
-            run=last.record.run,
-            rows=sum(last.record.rows.values()),
-            since=last.record.at,
-            fields=(("name", f"{last.number:06d}"),),
-        )
-
-
-def _late_receipts(adapters: Adapters, issuer: Issuer, terms: ReportTerms) -> Iterator[Work]:
-    """Yield the acknowledgements that the issuer has not confirmed in time."""
-    settings = issuer.acknowledgement
-    if settings is None or settings.receipt_within_hours is None:
-        return
-    within = timedelta(hours=settings.receipt_within_hours)
-    late = first_unconfirmed(adapters, issuer.issuer, within, terms.now)
-    if late is not None:
-        number, last, record = late
-        named = f"{number:06d}, the newest is {last:06d}" if last > number else f"{number:06d}"
-        yield Work(
-            due=record.at + within,
-            kind=kinds.NOT_RECEIVED,
-            issuer=issuer.issuer,
-            run=record.run,
-            rows=sum(record.rows.values()),
-            since=record.at,
-            fields=(("name", named), ("number", last)),
-        )
-
-
 def _unfinished_erasures(adapters: Adapters, issuer: str) -> Iterator[Work]:
-    """Yield the erasures that were interrupted, or whose cardholders deliveries still name."""
+    """Yield the erasures that were interrupted, or could be ended."""
     acts = unfinished_erasures(adapters, issuer)
-    if acts:
-        is_delivered = bool(receivers_with_deliveries(adapters, issuer))
-        is_left = is_interrupted(acts) or not is_delivered
+    waits = not is_interrupted(acts) and any(
+        names_erased(adapters, issuer) for names_erased in hooks("names_erased")
+    )
+    if acts and not waits:
         yield Work(
             due=acts[0].at,
-            kind=kinds.ERASING if is_left else kinds.ERASURES,
+            kind=kinds.ERASING,
             issuer=issuer,
             since=acts[0].at,
             rows=sum(act.people for act in acts),

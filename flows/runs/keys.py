@@ -28,7 +28,7 @@ FOLDER_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 # ever change.
 _DROPPED = "|".join(["extracts", "results", "corrections", *names("DROPPED")])
 DROPPED = re.compile(rf"[^/]+/({_DROPPED})/|[^/]+/(deliveries|acknowledgements)/[^/]+/received$")
-LASTING = re.compile(r"[^/]+/(journal/|probe/passed-|runs/[^/]+/events/)")
+LASTING = re.compile(r"[^/]+/(journal/|runs/[^/]+/events/)")
 # as all of ours are, so that most keys are judged by one pattern
 _USUAL_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)*")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -90,7 +90,6 @@ programme = issuer_prefix("programme")
 ALL_ISSUERS = "programme/"
 metrics = issuer_prefix("metrics")  # derived: the metrics of an issuer, and the beat of arrivals
 journal = issuer_prefix("journal")  # segments of the journal, by incarnation
-probes = issuer_prefix("probe")  # what the race probe writes
 # what a purge or an erasure deletes or writes over is below these: in a bucket that keeps versions,
 # lifecycle rules remove what it was (deploy/s3-lifecycle.json)
 CLEANED: Final = (

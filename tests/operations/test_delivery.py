@@ -28,6 +28,7 @@ from flows.book import upkeep
 from flows.book.served import served_cards
 from flows.book.standing import SERVED
 from flows.database.connection import Database
+from flows.extensions.deliveries.work import TO_DELIVER
 from flows.extensions.partner_api.link_requests import Terms
 from flows.extensions.partner_api.linking import link_row, link_typed
 from flows.operations.break_decisions import close_break
@@ -41,7 +42,6 @@ from flows.operations.delivery import (
 from flows.operations.giving_up import Which, give_up
 from flows.reports.rebuild import rebuild
 from flows.reports.survey import survey
-from flows.reports.work_kinds import TO_DELIVER
 from flows.runs.adapters import NoReasonError
 from flows.runs.context import overlaid
 from flows.runs.delivered import delivery_folder, line_of
@@ -141,7 +141,7 @@ def test_the_worklist_says_what_the_next_delivery_has_once_links_are_delivered(
 
     def due() -> list[str]:
         work = survey(bench.context).work
-        return [each.note for each in work if each.kind == TO_DELIVER]
+        return [each.note for each in work if each.kind == TO_DELIVER.name]
 
     answer(bench, linked(1, "a"), linked(2, "b"))
     unused = due()

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.operations.alerts import LOOK_BACK, REACHING, current_alerts
+from flows.extensions.deliveries.alerts import REACHING
+from flows.operations.alerts import LOOK_BACK, current_alerts
 from flows.operations.summaries import LOOK_BACK as SUMMED_UP
 from flows.operations.summaries import NEWS, SETTLED, write_summaries
 from tests.night import DAY, NOON, Bench, local_bench

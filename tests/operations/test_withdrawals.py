@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from flows.extensions.deliveries.work import TO_DELIVER, WITHDRAWALS
 from flows.operations.delivered_so_far import confirm
 from flows.operations.delivery import deliver
 from flows.operations.delivery_handover import deliver_after_ingest
 from flows.reports.survey import survey
-from flows.reports.work_kinds import TO_DELIVER, WITHDRAWALS
 from flows.runs.context import overlaid
 from tests.extensions.partner_api.town import Population, town
 
@@ -102,7 +102,8 @@ def test_the_worklist_has_what_waits_apart_until_it_is_decided(tmp_path: Path) -
     deliver(place.bench.context, "crm", opened="the issuer said so")
     after = {work.kind for work in survey(place.bench.context).work}
 
-    assert (20, 1) == (before[WITHDRAWALS].rows, before[TO_DELIVER].rows)
-    assert "20 of the 30 links that were delivered." == before[WITHDRAWALS].note
-    assert {WITHDRAWALS} == waiting.keys() & {WITHDRAWALS, TO_DELIVER}
-    assert not after & {WITHDRAWALS, TO_DELIVER}
+    assert (20, 1) == (before[WITHDRAWALS.name].rows, before[TO_DELIVER.name].rows)
+    assert "20 of the 30 links that were delivered." == before[WITHDRAWALS.name].note
+    names = {WITHDRAWALS.name, TO_DELIVER.name}
+    assert {WITHDRAWALS.name} == waiting.keys() & names
+    assert not after & names

@@ -13,6 +13,7 @@ from typing import Any, cast
 import polars as pl
 import pytest
 
+from flows.extensions.deliveries import matters
 from flows.reports import (
     across,
     link_forms,
@@ -271,10 +272,10 @@ def test_a_late_receipt_names_the_newest_where_that_is_another(
     monkeypatch: pytest.MonkeyPatch, last: int, named: str
 ) -> None:
     record = SimpleNamespace(at=NOON, run="r1", rows={})
-    monkeypatch.setattr(worklist, "first_unconfirmed", lambda *_: (7, last, record))
+    monkeypatch.setattr(matters, "first_unconfirmed", lambda *_: (7, last, record))
     wanted = issuer(acknowledgement={"receipt_within_hours": 24})
 
-    [told] = worklist._late_receipts(memory_bench().adapters, wanted, ReportTerms(NOON, 48))
+    [told] = matters._late_receipts(memory_bench().adapters, wanted, NOON)
 
     assert named == dict(told.fields)["name"]
 

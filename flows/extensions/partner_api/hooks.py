@@ -1,15 +1,30 @@
-"""What the kernel is told of the partner's API; each function imports what it needs when it is
-asked.
-"""
+"""What the kernel is told of the partner's API."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import date
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flows.commands import on_first_use
+
+with on_first_use():
+    from flows.extensions.partner_api import (
+        connection,
+        follow_links,
+        funnel_words,
+        link_stages,
+    )
+    from flows.extensions.partner_api import (
+        personal_data as own_data,
+    )
+    from flows.operations import metrics
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from datetime import date
+    from typing import Any
+
     import polars as pl
 
-    from flows.operations.metrics import Gauge
     from flows.operations.personal_data import Mention
     from flows.reports.sections import Section
     from flows.runs.context import IssuerContext
@@ -21,87 +36,65 @@ if TYPE_CHECKING:
     from schemas.personal_data import Place
 
 
-def checks(context: "IssuerContext") -> Iterator[tuple[str, str]]:
-    """Yield what is fine about the partner's service; raise what is not."""
-    from flows.extensions.partner_api.connection import check_service
-
-    for line in check_service(context):
+def checks(context: IssuerContext) -> Iterator[tuple[str, str]]:
+    """Try the partner's service: credentials, login, clock, one record."""
+    for line in connection.check_service(context):
         yield "service", line
 
 
-def summary_facts(run: "StoredRun", today: date) -> dict[str, Any]:
+def summary_facts(run: StoredRun, today: date) -> dict[str, Any]:
     """Return the funnel of a run; nothing where nobody has reported anything."""
-    from flows.extensions.partner_api.follow_links import run_funnel
-
-    funnel = run_funnel(run, today)
+    funnel = follow_links.run_funnel(run, today)
     return {"funnel": funnel} if funnel is not None else {}
 
 
-def across_facts(context: "IssuerContext") -> dict[str, Any]:
+def across_facts(context: IssuerContext) -> dict[str, Any]:
     """Return the funnel over an issuer's runs, as the last check found it."""
-    from flows.extensions.partner_api.funnel_words import stored_funnel
+    issuer = context.issuer.issuer
+    return {"funnel": funnel_words.stored_funnel(context.adapters.store, issuer)}
 
-    return {"funnel": stored_funnel(context.adapters.store, context.issuer.issuer)}
 
-
-def sections(facts: Mapping[str, Any]) -> "Iterator[Section]":
+def sections(facts: Mapping[str, Any]) -> Iterator[Section]:
     """Yield the funnel as a report shows it."""
-    from flows.extensions.partner_api.funnel_words import section
-
     if facts.get("funnel"):
-        yield section(facts["funnel"])
+        yield funnel_words.section(facts["funnel"])
 
 
-def gauges() -> "list[Gauge]":
+def gauges() -> list[metrics.Gauge]:
     """Return how many cardholders reached a stage, and of how many that is not known."""
-    from flows.extensions.partner_api.funnel_words import reached, unknown
-    from flows.operations.metrics import Gauge
-
+    known = "Cardholders who reached a stage."
+    unknown = "Cardholders of whom nobody knows."
     return [
-        Gauge("cardholders_reached", "Cardholders who reached a stage.", "stage", reached),
-        Gauge("cardholders_unknown", "Cardholders of whom nobody knows.", "stage", unknown),
+        metrics.Gauge("cardholders_reached", known, "stage", funnel_words.reached),
+        metrics.Gauge("cardholders_unknown", unknown, "stage", funnel_words.unknown),
     ]
 
 
-def stages(runs: "StoredRuns") -> "Callable[[pl.DataFrame], pl.DataFrame]":
-    """Return what says how far the links of cards came."""
-    from flows.extensions.partner_api.link_stages import stages_of
-
-    return stages_of(runs)
+def stages(runs: StoredRuns) -> Callable[[pl.DataFrame], pl.DataFrame]:
+    """Return what says of cards how far their links came."""
+    return link_stages.stages_of(runs)
 
 
-def personal_places() -> "dict[str, Place]":
+def personal_places() -> dict[str, Place]:
     """Return the places in which cardholders are named."""
-    from flows.extensions.partner_api.personal_data import PLACE
-
-    return {"placements": PLACE}
+    return {"placements": own_data.PLACE}
 
 
-def data_of_rows(run: "StoredRun", part: "LedgerPart", rows: Sequence[int]) -> "Iterator[Mention]":
+def data_of_rows(run: StoredRun, part: LedgerPart, rows: Sequence[int]) -> Iterator[Mention]:
     """Yield the placements of rows."""
-    from flows.extensions.partner_api.personal_data import placements_of_rows
-
-    return placements_of_rows(run, part, rows)
+    return own_data.placements_of_rows(run, part, rows)
 
 
-def personal_data(context: "IssuerContext", people: "People") -> "Iterator[Mention]":
+def personal_data(context: IssuerContext, people: People) -> Iterator[Mention]:
     """Yield what transaction reports say of cardholders."""
-    from flows.extensions.partner_api.personal_data import reports_on
-
-    return reports_on(context, people)
+    return own_data.reports_on(context, people)
 
 
-def erase_rows(
-    cleaner: "Cleaner", run: "StoredRun", part: "LedgerPart", rows: Sequence[int]
-) -> None:
+def erase_rows(cleaner: Cleaner, run: StoredRun, part: LedgerPart, rows: Sequence[int]) -> None:
     """Take rows out of the placements."""
-    from flows.extensions.partner_api.personal_data import erase_placements
-
-    erase_placements(cleaner, run, part, rows)
+    own_data.erase_placements(cleaner, run, part, rows)
 
 
-def erase_people(context: "IssuerContext", people: "People", named: "Iterable[Mention]") -> None:
+def erase_people(context: IssuerContext, people: People, named: Iterable[Mention]) -> None:
     """Take cardholders out of transaction reports."""
-    from flows.extensions.partner_api.personal_data import erase_in_reports
-
-    erase_in_reports(context, people, named)
+    own_data.erase_in_reports(context, people, named)
