@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
+from flows.commands import on_first_use
 from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.form import Form
@@ -19,9 +20,11 @@ from flows.commands.results import break_lines
 from flows.configuration import load_issuer
 from flows.errors import CardlinkError, OperatorError, TryAgainError
 from flows.extensions.partner_api.link_command import NO_LINK_OR_CARD
-from flows.extensions.partner_api.settings import ServiceSettings
 from flows.steps import Sentence, Slot, Step
 from flows.wiring import wire
+
+with on_first_use():
+    from flows.extensions.partner_api import settings as own_settings
 
 if TYPE_CHECKING:
     import schemas.issuer
@@ -94,7 +97,7 @@ def job_follow(
     from flows.extensions.partner_api.terminal import Watcher
 
     settings = load_issuer(context.folder, issuer)
-    profile = settings.table(ServiceSettings) or INTERFACE
+    profile = settings.table(own_settings.ServiceSettings) or INTERFACE
     watcher = Watcher(context.terminal)
     with service_client(settings) as client:
         answer = client.post_answer if post_answers else client.answer
@@ -148,7 +151,7 @@ def _clock(settings: schemas.issuer.Issuer) -> Clock:
     """Return the clock of somebody who looks at a job."""
     from flows.extensions.partner_api.follow_job import EVERY_SECONDS, Clock
 
-    service = settings.table(ServiceSettings)
+    service = settings.table(own_settings.ServiceSettings)
     every = service.follow_every_seconds if service else EVERY_SECONDS
     return Clock(time.monotonic, time.sleep, every)
 
@@ -197,7 +200,7 @@ def placements(
     if run and keys_of(run).run.issuer != issuer:
         raise OtherIssuerError(run=run, issuer=issuer)
     issuer_context = wire(context.folder, issuer)
-    service = issuer_context.issuer.table(ServiceSettings)
+    service = issuer_context.issuer.table(own_settings.ServiceSettings)
     with service_client(issuer_context.issuer) if service else nullcontext() as client:
         facts = follow_links(issuer_context, client, run, recheck=again)
     folder = keys_of(run).report("") if run else placements_folder(issuer)

@@ -19,14 +19,6 @@ from flows.runs.frames import from_parquet, write_parquet
 from flows.runs.store import Cleaner, read
 from flows.runs.stored_run import StoredRun
 from schemas.manifest import LedgerPart
-from schemas.personal_data import Place
-
-PLACE = Place(
-    "ids at the partner, whether the link was opened, merchants at which the card was placed",
-    "the funnel",
-    "[retention] ledger_days after the last answer",
-    erased=True,
-)
 
 
 def placements_of_rows(run: StoredRun, part: LedgerPart, rows: Sequence[int]) -> Iterator[Mention]:

@@ -26,7 +26,6 @@ from flows.errors import OperatorError
 from flows.extensions.simulator.commands import answer_by_practice
 from flows.steps import Option, Sentence, Step
 from flows.wiring import now, shipped, wire
-from schemas.issuer import Issuer
 
 ISSUER = "sample-bank"
 # the sample's business date: its cards are valid on it whenever the demo runs
@@ -184,6 +183,7 @@ def _embed(folder: Path, listener: socket) -> None:
     """
     from flows.extensions.simulator.demo_service import client_variables
     from flows.extensions.simulator.service.serving import address
+    from schemas.issuer import Issuer
 
     base_url = address(listener)
     port = listener.getsockname()[1]
