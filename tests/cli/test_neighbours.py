@@ -24,7 +24,7 @@ from flows.commands import (
     worklist,
 )
 from flows.commands.result import BY_WEIGHT, MOST, Result, Table, worst
-from flows.extensions.deliveries import deliver as delivery
+from flows.extensions.deliveries import commands as delivery
 from flows.extensions.deliveries.delivery import Delivered
 from flows.extensions.deliveries.reaching import Outcome
 from flows.extensions.init import asking

@@ -39,7 +39,7 @@ from flows.partner_api.service import AnswerLostError, LinkRequestError
 from flows.reports.across import reconcile_runs
 from flows.runs.decisions import ERASURE
 from flows.runs.erased import unfinished_erasures
-from flows.runs.keys import CLEANED
+from flows.runs.keys import cleaned
 from flows.runs.single_links import prompted_singles
 from flows.steps import Step
 from schemas.database import DECISION, JOURNAL, METADATA, REQUEST
@@ -151,7 +151,7 @@ def test_a_forgotten_cardholder_is_gone_once_the_withdrawal_is_confirmed(tmp_pat
     assert (True, []) == (is_open, unfinished_erasures(bench.adapters, BANK))
     assert [] == naming(bench.snapshot(), GONE, link)
     folders = {f"{BANK}/{key.split('/')[1]}/" for key in named_before}
-    assert set() == folders - {prefix(BANK) for prefix in CLEANED}
+    assert set() == folders - {*cleaned(BANK)}
     assert set() == findings(bench)
     book = read_book(bench.context.adapters, BANK)
     assert before == balance(book.cards(DAY), book.opening).named

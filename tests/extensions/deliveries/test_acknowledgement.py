@@ -86,7 +86,11 @@ def json_of(bench: Bench, told: Told) -> AcknowledgementFile:
 def placed(bench: Bench, place: Path) -> IssuerContext:
     """Return a context whose issuer takes its files at a place of its own."""
     place.mkdir(exist_ok=True)
-    return bench.context._replace(place_of=lambda _: LocalStore(place))
+    settings = acknowledging(bench.issuer)
+    assert settings is not None
+    elsewhere = settings.model_copy(update={"to": str(place)})
+    issuer = bench.issuer.model_copy(update={"acknowledgement": elsewhere})
+    return bench.context._replace(issuer=issuer, place_of=lambda _: LocalStore(place))
 
 
 def test_a_committed_extract_is_told_with_each_row_and_its_reason(tmp_path: Path) -> None:
