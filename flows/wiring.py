@@ -308,18 +308,17 @@ def _service_check(context: IssuerContext) -> Iterable[str]:
 
 
 def edges(issuer: Issuer, folder: Path) -> Adapters:
-    """Return what every step shares: the store, the database, the clock, the actor, the probe;
-    begins the process.
+    """Return what every step shares: the store, the database, the clock, the actor; begins the
+    process.
     """
     from flows.runs.adapters import Adapters
     from flows.runs.audited_store import audited
-    from flows.runs.probe import race
 
     begin_process()  # here, because every flow calls this
     connections = PUBLISHERS // 2 if _is_s3(issuer) else LOCAL_CONNECTIONS
     store = open_store(issuer, folder)
     database = open_database(folder)
-    return audited(Adapters(store, now, actor(), race, database, connections, prover(issuer)))
+    return audited(Adapters(store, now, actor(), database, connections, prover(issuer)))
 
 
 def prover(issuer: Issuer) -> Prover:

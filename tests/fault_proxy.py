@@ -47,6 +47,9 @@ class Fault(Enum):
     PAGE = "the server is not asked, the answer is a web page with status 200"
     NO_RANGE = "Range does not reach the server, which answers with the whole"
     NO_CONDITIONS = "If-None-Match does not reach the server, which writes over what is there"
+    CONDITIONS_REFUSED = "the server refuses If-None-Match, which it does not implement"
+    CONDITIONS_INVALID = "the server refuses If-None-Match as an invalid argument"
+    CHECKSUMS_REFUSED = "the server refuses checksums of what is written"
 
 
 PASSING = (
@@ -73,6 +76,12 @@ class RunInputs(NamedTuple):
 
 
 _DROPPED: dict[Fault | None, str] = {Fault.NO_CONDITIONS: "if-none-match", Fault.NO_RANGE: "range"}
+
+_REFUSED: dict[Fault, tuple[str, int, str]] = {  # a header, and the answer to who sends it
+    Fault.CONDITIONS_REFUSED: ("if-none-match", 501, "NotImplemented"),
+    Fault.CONDITIONS_INVALID: ("if-none-match", 400, "InvalidArgument"),
+    Fault.CHECKSUMS_REFUSED: ("x-amz-checksum-crc32", 400, "InvalidArgument"),
+}
 
 Chooser = Callable[[RunInputs], Fault | None]
 
@@ -173,7 +182,10 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         fault = self.fault()
-        if fault and isinstance(fault.value, tuple):
+        refusal = _REFUSED.get(fault) if fault else None
+        if refusal and refusal[0] in self.headers:
+            self._refuse(*refusal[1:])
+        elif fault and isinstance(fault.value, tuple):
             self._refuse(*fault.value)
         elif fault is Fault.RESET:
             self._reset()

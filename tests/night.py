@@ -183,7 +183,7 @@ def forget_results(database: Transactions) -> None:
 def edges(store: Store, database: Database | None = None) -> Adapters:
     """Return the edges of a test that has no bench: this store, by default its database."""
     beside = database or database_of(store)
-    return audited(Adapters(store, lambda: NOON, "tester:1", lambda *_: None, beside))
+    return audited(Adapters(store, lambda: NOON, "tester:1", beside))
 
 
 class SealTerms(NamedTuple):
@@ -249,8 +249,7 @@ class Bench:
     @property
     def adapters(self) -> Adapters:
         """Its edges: this store, this database."""
-        # the probe has tests of its own
-        edges = Adapters(self.store, self.now, self.actor, lambda *_: None, self.database)
+        edges = Adapters(self.store, self.now, self.actor, self.database)
         return audited(edges._replace(prover=self.prover))
 
     @property

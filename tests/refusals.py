@@ -85,7 +85,6 @@ CASES: dict[str, Callable[[Path], Refusal]] = {
     "NotCommittedError": raised("NotCommittedError", run="{run}", issuer="bank", state="refused"),
     "StoreFullError": raised("StoreFullError", place="store", code="ENOSPC"),
     "DatabaseDeniedError": raised("DatabaseDeniedError", place="x", code="SQLITE_CANTOPEN"),
-    "StoreUnsafeError": raised("StoreUnsafeError", place="store", problem="x"),
     "ConflictError": raised("ConflictError", key="bank/x"),
     "RowsDifferError": raised("RowsDifferError", run="{run}", count=1, rows="1"),
     "WitnessKeyError": raised("WitnessKeyError", place="x"),

@@ -232,9 +232,7 @@ def ended(folder: Path, line: str, refusal: Refusal) -> Result | BaseException:
 
 def standing(folder: Path) -> Counter[str]:
     """Return how often each cardholder was sent and not refused by the partner."""
-    outside = Adapters(
-        LocalStore(folder / "store"), now, "tester", lambda *_: None, Database("sqlite://")
-    )
+    outside = Adapters(LocalStore(folder / "store"), now, "tester", Database("sqlite://"))
     book = read_book(outside, "bank")
     return Counter(book.attempts.filter(pl.col("state").is_in([AWAITING, LINKED]))["cuid"])
 

@@ -1,12 +1,13 @@
 """S3 as a store.
 
-Conditional writes make `create` atomic, an ETag pins what is read, and one loop retries.
+An ETag pins what is read, and one loop retries. `create` is atomic where the store has conditional
+writes; where it has none, an object is looked for before it is written. That is enough: the
+database gives the names of what is created, and no two processes have one.
 
 What a bucket asks for is a setting of the store, never of its callers: encryption and lock of what
 is written, the owner on every call, and the malware scanner's verdict on a dropped file, which
 `open` itself asks for, so that no way of reading one can pass it. The list of pending extracts asks
-before only to say what waits. A lock is put on what nothing ever deletes (`LASTING`: manifests,
-commits, events, segments of the journal) and on the record of the probe.
+before only to say what waits. A lock is put on what nothing ever deletes (`LASTING`).
 
 Retries are ours alone (botocore tries once), because only then do we know whether the response to a
 write was lost. A 412 after a lost response is read and compared. Pins are ETags, because listings
@@ -88,7 +89,7 @@ def connect(
 
 
 class S3Store:
-    """Objects below `prefix` of a bucket: Store, Cleaner, Presigner, Screened.
+    """Objects below `prefix` of a bucket: Store, Cleaner, Presigner, Screened, Lockable.
 
     Thread-safe, as boto3's clients are.
     """
@@ -108,6 +109,7 @@ class S3Store:
         # only credentials that worked are waited for: those of a command that begins are its user's
         self._temporary: tuple[type[Exception], ...] = (StoreBusyError,)
         self.reconnect: Callable[[], Any] = lambda: client
+        self._has_conditions = True  # until it shows that it has none
         self._connecting = Lock()
         self._settings = settings
         self._where = {"Bucket": bucket}
@@ -115,34 +117,44 @@ class S3Store:
             self._where["ExpectedBucketOwner"] = settings.owner
 
     def __repr__(self) -> str:
-        # a store that is used otherwise is probed anew
-        settings = self._settings.model_dump(exclude_defaults=True)
-        more = f", {settings}" if settings else ""
-        return f"S3Store('s3://{self._bucket}/{self._prefix}'{more})"
+        return f"S3Store('s3://{self._bucket}/{self._prefix}')"
 
     def create(self, key: str, data: bytes) -> bool:
         """Write `key`; False if it exists.
 
         True also where a response was lost and the object has the same content.
         """
-        name = self._name(key)
+        request = {"Key": self._name(key), "Body": data, **self._written_as(key)}
         is_unanswered = False
 
         def put() -> bool:
             nonlocal is_unanswered
             try:
-                self._call(
-                    "put_object", key, Key=name, Body=data, IfNoneMatch="*", **self._written_as(key)
-                )
-            except ObjectChangedError:  # 412: taken
-                return False
+                return self._put_new(key, request)
             except StoreBusyError:
                 is_unanswered = True
                 raise
-            return True
 
         is_created = self._retry(put, self._temporary)
         return is_created or (is_unanswered and store.read_if_stored(self, key) == data)
+
+    def _put_new(self, key: str, request: dict[str, Any]) -> bool:
+        """Write an object unless there is one; False where there is."""
+        if self._has_conditions:
+            try:
+                self._call("put_object", key, IfNoneMatch="*", **request)
+            except ObjectChangedError:  # 412: taken
+                return False
+            except StoreRefusedError:
+                pass  # the condition perhaps: if not, the same is refused without it
+            else:
+                return True
+        with suppress(store.ObjectMissingError):
+            self._call("head_object", key, Key=request["Key"])
+            return False
+        self._call("put_object", key, **request)
+        self._has_conditions = False
+        return True
 
     def replace(self, key: str, parts: Iterable[bytes]) -> None:
         """Write `key` atomically over any earlier content, which stays if `parts` raises."""
@@ -201,7 +213,7 @@ class S3Store:
             if not page.get("IsTruncated"):
                 return
             if not page.get("NextContinuationToken"):
-                raise store.StoreUnsafeError(
+                raise store.StoreEndpointError(
                     place=self._bucket, problem="its listing is incomplete"
                 )
             request["ContinuationToken"] = page["NextContinuationToken"]
@@ -257,8 +269,14 @@ class S3Store:
         """
         try:  # suspended counts too: earlier objects keep their versions
             return "Status" in self._retried("get_bucket_versioning", self._bucket)
-        except (store.StoreDeniedError, StoreRefusedError, store.StoreUnsafeError):
+        except (store.StoreDeniedError, StoreRefusedError):
             return None
+
+    def ensure_lockable(self) -> None:
+        """Raise StoreRefusedError where objects are to be locked and the bucket has no locks."""
+        if self._settings.lock_mode:
+            place = "the Object Lock that [store] lock_mode asks for"
+            self._retried("get_object_lock_configuration", place)
 
     def presigned(self, key: str, hours: int) -> str:
         """Return a link to an HTML page that works for some hours, "" for none.

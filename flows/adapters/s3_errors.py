@@ -21,7 +21,6 @@ from flows.runs.store import (
     StoreFullError,
     StoreMissingError,
     StoreRefusedError,
-    StoreUnsafeError,
     error_of,
 )
 
@@ -52,7 +51,8 @@ _BY_CODE: dict[str, type[CardlinkError]] = {
     "QuotaExceeded": StoreFullError,
     "InsufficientStorage": StoreFullError,
     "XMinioStorageFull": StoreFullError,
-    "NotImplemented": StoreUnsafeError,
+    "NotImplemented": StoreRefusedError,
+    "ObjectLockConfigurationNotFoundError": StoreRefusedError,
     # status 400, but damage or delay in transit: the same request may succeed
     "BadDigest": StoreBusyError,
     "IncompleteBody": StoreBusyError,
@@ -66,7 +66,7 @@ _BY_CODE: dict[str, type[CardlinkError]] = {
     "403": StoreDeniedError,
     "404": ObjectMissingError,
     "412": ObjectChangedError,
-    "501": StoreUnsafeError,
+    "501": StoreRefusedError,
     "507": StoreFullError,
     "408": StoreBusyError,
     # a concurrent conditional write; nothing was written, and botocore does not retry it
@@ -151,7 +151,5 @@ def translated(place: str, error: Exception) -> CardlinkError:
         code = _code_of(error, status)
         unlisted = StoreRefusedError if 300 <= status < 500 else StoreBusyError
         kind = _BY_CODE.get(code) or _BY_CODE.get(str(status), unlisted)
-    problem = f"it does not implement a request we need ({code})"
-    if kind is StoreEndpointError:
-        problem = "it redirects without naming a region"
+    problem = "it redirects without naming a region"
     return error_of(kind, key=place, place=place, code=code, problem=problem)

@@ -52,7 +52,7 @@ class S3Source(AbstractContextManager["S3Source", None]):
                 self._body = response["Body"]
                 received = str(response.get("ContentRange", ""))
                 if not received.startswith(f"bytes {self._position}-"):
-                    raise store.StoreUnsafeError(
+                    raise store.StoreEndpointError(
                         place=self._bucket, problem="it does not honour range requests"
                     )
             data: bytes = with_our_errors(self.entry.key, lambda: self._body.read(size))

@@ -40,7 +40,7 @@ with on_first_use():
     from flows.reports import link_forms as reported
     from flows.runs import context as contexts
     from flows.runs import frames as stored_frames
-    from flows.runs import notices, probe
+    from flows.runs import keys, notices, store
     from flows.submissions import rehearsal, row_scope, submit
     from flows.submissions import schedule as schedules
     from schemas import portal, reference, rule, rules
@@ -277,8 +277,8 @@ def _check_store(context: contexts.IssuerContext, findings: list[Finding]) -> li
     """Check the store, and show the forms of the links in it; return these."""
     issuer = context.issuer.issuer
     with _part(findings, "store"):
-        probe.race(context.adapters.store, f"{issuer}/probe/")
-        text = f"{context.issuer.root}: of concurrent writes to a key, only one succeeds"
+        store.ensure_usable(context.adapters.store, f"{keys.metrics(issuer)}check")
+        text = f"{context.issuer.root}: what is written there can be read"
         findings.append(Finding("store", text))
         findings.append(Finding("schedule", schedules.hour_line(context)))
         forms = reported.link_forms(context)

@@ -8,7 +8,6 @@ Only retention and resealing can delete, on S3 with a role of their own that may
 sources nor plans, manifests, events and records.
 """
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -45,7 +44,6 @@ from flows.runs.journal import Act, enter
 from flows.runs.keys import (
     DROPPED,
     RunId,
-    probes,
     runs,
 )
 from flows.runs.purges import add_purge, purges
@@ -59,7 +57,7 @@ from flows.runs.threads import concurrently
 from schemas.database import PURGE, SINGLE_LINK
 from schemas.records import PARTS, Abandoned, Part, Purged
 
-DEAD = timedelta(days=1)  # longer than any race probe or run takes
+DEAD = timedelta(days=1)  # longer than any run takes
 
 
 class PurgeUnit(NamedTuple):
@@ -93,8 +91,8 @@ class KeptPart(NamedTuple):
 class PurgePlan(NamedTuple):
     """What a purge deletes, what it keeps, and what it does not know.
 
-    `leftovers` are half-written files and uploads never completed; `temporary` are objects of race
-    probes and of the workers of a run. `hides` where the store only hides what is deleted.
+    `leftovers` are half-written files and uploads never completed; `temporary` are objects of the
+    workers of a run. `hides` where the store only hides what is deleted.
     """
 
     lots: tuple[PurgeUnit, ...]
@@ -129,7 +127,7 @@ def plan_purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
 
     plans = concurrently(plan, stored_runs.ids)
     due = [*chain.from_iterable(plan.due for plan in plans), *_links_of_no_run(context)]
-    temporary = [*chain.from_iterable(plan.temporary for plan in plans), *_probe_objects(context)]
+    temporary = chain.from_iterable(plan.temporary for plan in plans)
     oldest = context.adapters.now() - DEAD
     return PurgePlan(
         lots=_counted(context, due),
@@ -217,12 +215,6 @@ def _ensure_abandoned(context: IssuerContext, unit: PurgeUnit) -> bool:
     except (ClaimedError, CommittedError):
         return False
     return True
-
-
-def _probe_objects(context: IssuerContext) -> list[Entry]:
-    prefix = probes(context.issuer.issuer)
-    name = re.compile(rf"{prefix}[0-9a-f]{{16}}/\d")
-    return [entry for entry in context.adapters.store.keys(prefix) if name.fullmatch(entry.key)]
 
 
 def _leftovers(context: IssuerContext, cleaner: Cleaner) -> list[Entry]:

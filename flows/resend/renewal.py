@@ -31,7 +31,6 @@ from flows.runs.cards import CARD
 from flows.runs.context import IssuerContext, overlaid
 from flows.runs.errors import NotFoundError
 from flows.runs.identity import canonical, digest
-from flows.runs.probe import ensure_store_safe
 from flows.runs.shown_rows import refuse_other_rows
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
@@ -270,7 +269,6 @@ def renew(
     runs = list[Submitted]()
     errors = list[CardlinkError]()
     with context.sealer() as sealer:
-        ensure_store_safe(context)
         for source in plan.sources:
             try:
                 job = _job(context, within_days, plan, source)

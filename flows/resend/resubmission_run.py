@@ -17,7 +17,6 @@ from flows.runs.context import IssuerContext, overlaid
 from flows.runs.events import record_event
 from flows.runs.identity import canonical, digest
 from flows.runs.keys import corrections, keys_of
-from flows.runs.probe import ensure_store_safe
 from flows.runs.shown_rows import refuse_other_rows
 from flows.runs.store import write_once
 from flows.runs.stored_run import StoredRun
@@ -122,7 +121,6 @@ def send_again(
         template, _ = read_corrections(context, request.corrections)
         plan = plan._replace(given=template)
     with context.sealer() as sealer:
-        ensure_store_safe(context)
         done = execute(context, _job(context, request, plan), sealer, on_progress)
     for repeated in repeated_runs(StoredRun.of(context.adapters, done.manifest)):
         rebuild(context, repeated)

@@ -26,15 +26,11 @@ class NoReasonError(OperatorError):
 
 
 class Adapters(NamedTuple):
-    """Everything outside: storage, the clock, who is acting, the probe a store has to pass, and the
-    database.
-    """
+    """Everything outside: storage, the clock, who is acting, and the database."""
 
     store: Store
     now: Callable[[], datetime]
     actor: str
-    # StoreUnsafeError where create-only writes are not, below a prefix
-    probe: Callable[[Store, str], None]
     database: Transactions
     connections: int = 16  # requests at a time
     prover: Prover = NOT_PROVED  # of entries of the journal

@@ -31,7 +31,7 @@ DROPPED = re.compile(
     r"[^/]+/(extracts|results|corrections|transactions)/"
     r"|[^/]+/[^/]+/(.+/)?received$"  # a receipt, beside what was handed over
 )
-LASTING = re.compile(r"[^/]+/(journal/|probe/passed-|runs/[^/]+/events/)")
+LASTING = re.compile(r"[^/]+/(journal/|runs/[^/]+/events/)")
 # as all of ours are, so that most keys are judged by one pattern
 _USUAL_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)*")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -93,7 +93,6 @@ programme = _prefix("programme")
 ALL_ISSUERS = "programme/"
 metrics = _prefix("metrics")  # derived: the metrics of an issuer, and the beat of arrivals
 journal = _prefix("journal")  # segments of the journal, by incarnation
-probes = _prefix("probe")  # what the race probe writes
 # what a purge or an erasure deletes or writes over is below these: in a bucket that keeps versions,
 # lifecycle rules remove what it was (deploy/s3-lifecycle.json)
 CLEANED: Final = (runs, placements, reconciliation)

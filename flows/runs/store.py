@@ -123,6 +123,14 @@ class Screened(Protocol):
         """
 
 
+@runtime_checkable
+class Lockable(Protocol):
+    """A store that may have to lock what lasts, so that nobody can delete it."""
+
+    def ensure_lockable(self) -> None:
+        """Raise StoreRefusedError where it cannot."""
+
+
 class ObjectMissingError(OperatorError):
     """There is no object at the key."""
 
@@ -192,13 +200,15 @@ class StoreRefusedError(OperatorError):
 
     message = "The store refused {place} ({code})."
     next_step = (
-        "Look the code up in the store's manual; "
-        "endpoint, region and bucket settings are the usual cause."
+        "Look the code up in the store's manual; endpoint, region and bucket settings are the "
+        "usual cause. A store that rejects the checksums of what is written takes it with "
+        "AWS_REQUEST_CHECKSUM_CALCULATION=when_required."
     )
 
 
 class StoreEndpointError(OperatorError):
-    """What answers is not S3, or not that of the bucket: a proxy, a sign-in page, another region.
+    """What answers is not S3, or not that of the bucket: a proxy, a sign-in page, another region;
+    or it leaves out what S3 does.
 
     Nothing it answered was used.
     """
@@ -207,16 +217,6 @@ class StoreEndpointError(OperatorError):
     next_step = (
         "Correct endpoint and region (AWS_ENDPOINT_URL, AWS_REGION), or the proxy in between; "
         "then run {same_command} again."
-    )
-
-
-class StoreUnsafeError(OperatorError):
-    """The store breaks a guarantee that commits rely on."""
-
-    message = "The store at {place} cannot be trusted: {problem}."
-    next_step = Sentence(
-        "Publish nothing there. Use a store with atomic conditional writes; {check} probes it.",
-        check=Step("check", ISSUER),
     )
 
 
@@ -284,8 +284,7 @@ class ConflictError(OperatorError):
 
     message = "{key} already exists with different content."
     next_step = Sentence(
-        "Nothing was overwritten. Find out what writes below this prefix; "
-        "{check} probes the store.",
+        "Nothing was overwritten. Find out what writes below this prefix; {check} tries the store.",
         check=Step("check", ISSUER),
     )
 
@@ -313,6 +312,16 @@ def is_stored(store: Store, key: str) -> bool:
     with suppress(ObjectMissingError), store.open(key):
         return True
     return False
+
+
+def ensure_usable(store: Store, key: str) -> None:
+    """Write a derived object and read it, and ask for the locks that are set; StoreRefusedError."""
+    content = b"written by cardlink check\n"
+    store.replace(key, [content])
+    if read(store, key) != content:
+        raise StoreRefusedError(place=key, code="what was written reads otherwise")
+    if isinstance(store, Lockable):
+        store.ensure_lockable()
 
 
 def write_once(store: Store, key: str, data: bytes) -> bool:

@@ -24,7 +24,6 @@ from flows.runs.erased import erased_people
 from flows.runs.events import record_event
 from flows.runs.identity import canonical, digest
 from flows.runs.keys import RunKeys
-from flows.runs.probe import ensure_store_safe
 from flows.runs.sealing import Sealer
 from flows.runs.store import Entry
 from flows.runs.stored_run import StoredRun
@@ -80,7 +79,6 @@ def submit(
     """Take one extract all the way to its manifest; a finished run is left as it is."""
     with context.sealer() as sealer:  # a wrong key is refused before anything is read
         find_extract(context, request.extract)
-        ensure_store_safe(context)
         finished = finish_commits(context)
         with stage("plan") as note:
             job, remarks = prepare(context, request)
@@ -92,7 +90,6 @@ def submit(
 
 def settle(context: IssuerContext) -> tuple[str, ...]:
     """Finish or end what other commands have left, where there is nothing to submit."""
-    ensure_store_safe(context)
     runs = StoredRuns(context.adapters, context.issuer.issuer)
     return *finish_commits(context), *end_begun(context, runs)
 

@@ -5,7 +5,7 @@ scanned for malware.
 from __future__ import annotations
 
 import json
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -19,7 +19,12 @@ from flows.errors import CardlinkError
 from flows.operations.alert_history import watch
 from flows.runs.keys import extracts, keys_of, results
 from flows.runs.outbox import move
-from flows.runs.store import StoreRefusedError, VerdictAwaitedError, VerdictRefusedError
+from flows.runs.store import (
+    StoreRefusedError,
+    VerdictAwaitedError,
+    VerdictRefusedError,
+    ensure_usable,
+)
 from flows.wiring import wire
 from schemas.settings import StoreSettings
 from tests import keys, servers
@@ -96,8 +101,9 @@ def test_every_call_names_the_account_and_every_write_its_key_and_only_evidence_
     bench.ingest()
     store.replace(f"{keys_of(run).report('large.csv')}", [bytes(PART), b"1"])
     store.leftovers("", bench.now())
-    store.delete(f"{BANK}/probe/x")
+    store.delete(f"{BANK}/metrics/x")
     store.hides()
+    store.ensure_lockable()
 
     writes = {"PutObject", "CreateMultipartUpload"}
     assert len({operation for operation, *_ in sent.calls}) >= 9
@@ -117,7 +123,6 @@ def test_every_call_names_the_account_and_every_write_its_key_and_only_evidence_
         kept["ObjectLockMode"],
     )
     evidence = {entry.key for entry in store.keys(keys_of(run).events)}
-    evidence |= {entry.key for entry in store.keys(f"{BANK}/probe/passed-")}
     assert evidence == sent.locked()
 
 
@@ -138,17 +143,19 @@ def test_a_locked_event_cannot_be_deleted_for_good_by_anybody(
     assert event in {entry.key for entry in bench.store.keys("")}
 
 
-def test_a_bucket_that_cannot_lock_refuses_the_run_before_anything_of_it_is_written(
-    moto_server: servers.S3Server,
+@pytest.mark.parametrize("settings", [STRICT, SCANNED])
+def test_a_bucket_that_cannot_lock_is_named_by_the_check_where_locks_are_set(
+    moto_server: servers.S3Server, settings: StoreSettings
 ) -> None:
     client = servers.client(moto_server.endpoint)
-    bench = Bench(S3Store(bucket(client, lock=False), "", client, settings=STRICT), issuer())
-    extract = bench.drop(10)
+    can, cannot = (
+        S3Store(bucket(client, lock=lock), "", client, settings=settings) for lock in (True, False)
+    )
+    refused = pytest.raises(StoreRefusedError, match=r"lock_mode asks for \(ObjectLockConf")
 
-    with pytest.raises(StoreRefusedError, match=r"probe/passed-.* \(InvalidRequest\)"):
-        bench.submit(extract)
-
-    assert [] == list(bench.store.keys(f"{BANK}/runs/"))
+    ensure_usable(can, "check")
+    with refused if settings.lock_mode else nullcontext():
+        ensure_usable(cannot, "check")
 
 
 def test_a_store_without_settings_sends_none_of_these_headers(

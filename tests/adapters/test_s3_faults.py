@@ -8,7 +8,7 @@ import hashlib
 import os
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
@@ -21,7 +21,6 @@ import pytest
 from flows.adapters.s3 import PART, S3Store, connect
 from flows.adapters.s3_pace import GRACE, RATE, Paced
 from flows.errors import CardlinkError
-from flows.runs.probe import WRITERS, race
 from flows.runs.retry import Retry
 from flows.runs.store import (
     ObjectChangedError,
@@ -33,11 +32,13 @@ from flows.runs.store import (
     StoreExpiredError,
     StoreFullError,
     StoreMissingError,
-    StoreUnsafeError,
+    StoreRefusedError,
+    ensure_usable,
 )
 from tests import fault_proxy, servers
 from tests.builders import quick
 from tests.fault_proxy import Chooser, Fault, Proxy, RunInputs, always, at_random, scripted
+from tests.night import Bench, issuer
 
 SECOND_TRY = [
     Fault.THROTTLED,
@@ -387,11 +388,9 @@ def test_credentials_that_never_worked_are_not_waited_for(moto_server: servers.S
         store = S3Store(moto_server.bucket, "x", servers.client(proxy.endpoint), retry(4))
 
         with pytest.raises(StoreExpiredError):
-            race(store, "bank/probe/")
+            store.create("a", b"1")
 
-    # one for each of the probe's writers, and none to remove what they did not write
-    assert {"PUT"} == {asked.method for asked in proxy.asked}
-    assert WRITERS == proxy.injected[Fault.EXPIRED]
+    assert 1 == proxy.injected[Fault.EXPIRED]
 
 
 def test_an_object_deleted_while_it_is_read_is_a_named_error(
@@ -433,7 +432,7 @@ def test_a_server_that_answers_a_range_with_the_whole_is_not_believed(
             _,
         ),
         store.open("a") as source,
-        pytest.raises(StoreUnsafeError, match="range"),
+        pytest.raises(StoreEndpointError, match="range"),
     ):
         source.read()
 
@@ -552,16 +551,66 @@ def test_random_faults_end_in_the_right_state_or_a_named_error_and_a_calm_rerun_
         assert stored in [f"{key} by {writer}".encode() * 500 for writer in winners or [0, 1, 2]]
 
 
-def test_a_server_that_ignores_conditions_is_caught_by_the_probe(
+@pytest.mark.parametrize("fault", [Fault.CONDITIONS_REFUSED, Fault.CONDITIONS_INVALID])
+def test_a_store_without_conditional_writes_is_asked_what_it_has_before_it_is_written_to(
+    calm: S3Store, moto_server: servers.S3Server, fault: Fault
+) -> None:
+    calm.create("theirs", b"theirs")
+
+    with faulty(calm, moto_server, always(fault)) as (store, proxy):
+        created = [store.create(key, b"ours") for key in ("theirs", "first", "second", "first")]
+
+    assert [False, True, True, False] == created
+    assert [b"theirs", b"ours"] == [content(calm, key) for key in ("theirs", "first")]
+    # the condition is tried until a write without it was taken
+    assert ["PUT", "HEAD", "PUT", "HEAD", "PUT", "HEAD", "PUT", "HEAD"] == [
+        asked.method for asked in proxy.asked
+    ]
+
+
+def test_a_store_without_conditional_writes_lives_a_whole_night(
+    moto_server: servers.S3Server,
+) -> None:
+    with fault_proxy.between(moto_server.endpoint, always(Fault.CONDITIONS_REFUSED)) as proxy:
+        store = S3Store(moto_server.bucket, uuid4().hex, servers.client(proxy.endpoint), retry())
+        bench = Bench(store, issuer())
+
+        run = bench.submit(bench.drop(10)).manifest.run
+        bench.answer()
+        bench.ingest()
+
+    summary = bench.stored(run).summary
+    assert summary is not None
+    assert "balanced" == summary["verdict"]
+
+
+def test_a_store_that_refuses_checksums_says_which_setting_it_needs_and_works_with_it(
+    calm: S3Store, moto_server: servers.S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with faulty(calm, moto_server, always(Fault.CHECKSUMS_REFUSED)) as (store, _):
+        for write in (lambda: store.create("a", b"1"), lambda: ensure_usable(store, "check")):
+            with pytest.raises(StoreRefusedError, match="AWS_REQUEST_CHECKSUM_CALCULATION"):
+                write()
+    monkeypatch.setenv("AWS_REQUEST_CHECKSUM_CALCULATION", "when_required")
+    with faulty(calm, moto_server, always(Fault.CHECKSUMS_REFUSED)) as (store, _):
+        ensure_usable(store, "check")
+
+        assert store.create("a", b"1")
+
+
+def test_a_store_that_changes_what_is_written_is_not_usable(
     calm: S3Store, moto_server: servers.S3Server
 ) -> None:
-    with (
-        faulty(calm, moto_server, always(Fault.NO_CONDITIONS, "PUT")) as (store, _),
-        pytest.raises(StoreUnsafeError, match="8 of 8 writers"),
-    ):
-        race(store, "probe/")
+    class Framing(S3Store):
+        """Stores checksums within the content, as old servers do."""
 
-    assert [] == list(calm.keys(""))
+        def replace(self, key: str, parts: Iterable[bytes]) -> None:
+            super().replace(key, [b"18\r\n", *parts])
+
+    store = Framing(moto_server.bucket, uuid4().hex, servers.client(moto_server.endpoint))
+
+    with pytest.raises(StoreRefusedError, match="AWS_REQUEST_CHECKSUM_CALCULATION"):
+        ensure_usable(store, "check")
 
 
 @pytest.mark.slow

@@ -19,7 +19,6 @@ from flows.adapters.local import LocalStore
 from flows.adapters.s3 import PART
 from flows.errors import CardlinkError
 from flows.runs.overlay import Overlay
-from flows.runs.probe import race
 from flows.runs.store import (
     KeyRefusedError,
     ObjectChangedError,
@@ -121,14 +120,6 @@ def test_of_many_creators_of_one_key_exactly_one_wins(store: Store) -> None:
 
     assert 1 == sum(wins)
     assert b"%d" % wins.index(True) == content(store, "a")
-
-
-def test_the_race_probe_passes_and_leaves_nothing(cleaned: CleanableStore) -> None:
-    store = cleaned
-
-    race(store, "probe/")
-
-    assert [] == listed(store, "")
 
 
 @pytest.mark.parametrize("size", [0, 10, PART, PART + 1, 2 * PART + 5], ids=str)

@@ -215,10 +215,9 @@ def test_an_abandoned_run_goes_with_the_chunks_term(tmp_path: Path) -> None:
 
 def test_what_dead_processes_left_goes_and_what_is_young_stays(tmp_path: Path) -> None:
     bench, run = answered(tmp_path)
-    probe, half = "bank/probe/0123456789abcdef/1", f"bank/runs/{run}/report/.tmp-0123456789abcdef"
+    half = f"bank/runs/{run}/report/.tmp-0123456789abcdef"
     exchanged = f"bank/runs/{run}/exchanged/0123456789abcdef-0001-keys.parquet"
-    for key in (probe, exchanged):
-        bench.store.create(key, b"x")
+    bench.store.create(exchanged, b"x")
     (tmp_path / "store" / half).write_bytes(b"half")
     (tmp_path / "store" / "bank" / "extracts" / ".tmp-of-the-issuer").write_bytes(
         b"half an extract"
@@ -228,13 +227,13 @@ def test_what_dead_processes_left_goes_and_what_is_young_stays(tmp_path: Path) -
     due = purge(later(bench, 2).context, cleaner(bench))
 
     assert ((), ()) == (young.temporary, young.leftovers)
-    assert ({probe, exchanged}, [half]) == (
-        {one.key for one in due.temporary},
+    assert ([exchanged], [half]) == (
+        [one.key for one in due.temporary],
         [one.key for one in due.leftovers],
     )
     assert not (tmp_path / "store" / half).exists()
     assert (tmp_path / "store" / "bank" / "extracts" / ".tmp-of-the-issuer").exists()
-    assert not {probe, exchanged} & bench.snapshot().keys()
+    assert exchanged not in bench.snapshot()
 
 
 def test_a_purged_run_is_told_as_one_by_every_command_and_alarms_nobody(tmp_path: Path) -> None:
@@ -344,15 +343,18 @@ def test_a_purge_of_links_of_no_run_says_until_when_it_took_them() -> None:
 
 
 def test_what_a_dead_process_left_is_listed_once_it_is_older_than_a_day() -> None:
-    key = "bank/probe/0123456789abcdef/1"
     cleaner = cast(Any, SimpleNamespace(hides=lambda: None, leftovers=lambda *_: []))
 
     def listed(late: int) -> list[str]:
         bench = memory_bench(lambda: DROPPED + DEAD + timedelta(microseconds=late))
-        bench.store.create(key, b"")
-        return [entry.key for entry in plan_purge(bench.context, cleaner).temporary]
+        folder = f"{keys_of(bench.submit(bench.drop(1)).manifest.run).base}exchanged/"
+        bench.store.create(f"{folder}0123456789abcdef-0001-keys.parquet", b"")
+        return [
+            entry.key.rpartition("/")[2] for entry in plan_purge(bench.context, cleaner).temporary
+        ]
 
-    assert [[], [], [key]] == [listed(late) for late in (-1, 0, 1)]
+    left = "0123456789abcdef-0001-keys.parquet"
+    assert [[], [], [left]] == [listed(late) for late in (-1, 0, 1)]
 
 
 def test_links_asked_for_from_no_run_go_with_the_ledgers_term_unless_nobody_knows_what_came_of_them(

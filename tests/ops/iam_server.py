@@ -1,8 +1,8 @@
 """A moto server that judges requests of S3 as AWS does: identity policies and the bucket's own,
 with their conditions.
 
-moto itself knows actions and resources. Added here: conditions, the rights that a header needs (a
-lock, a KMS key), and the policy of the bucket. The key `test` is the account's owner, whom only a
+moto itself knows most actions and resources. Added here: conditions, the rights that a header needs
+(a lock, a KMS key) or a query, and the policy of the bucket. The key `test` is the account's owner, whom only a
 bucket's policy refuses. Every right that a request used is a line of the file IAM_LOG: Sid and
 action. Loopback counts as TLS, but for a request with the header X-In-The-Clear.
 """
@@ -66,6 +66,8 @@ def applies(
 
 def needed(request: Any, action: str, resource: str) -> Iterator[tuple[str, str]]:
     """Yield the rights that a request needs, each with its resource."""
+    if "object-lock" in parse_qs(urlsplit(request.uri).query, keep_blank_values=True):
+        action = "GetBucketObjectLockConfiguration"
     yield f"s3:{action}", resource
     if request.headers.get("x-amz-object-lock-mode"):
         yield "s3:PutObjectRetention", resource

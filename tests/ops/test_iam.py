@@ -45,12 +45,13 @@ from flows.runs.keys import (
     corrections,
     extracts,
     keys_of,
+    metrics,
     programme,
     results,
     runs,
     transactions,
 )
-from flows.runs.store import StoreDeniedError, VerdictAwaitedError
+from flows.runs.store import StoreDeniedError, VerdictAwaitedError, ensure_usable
 from schemas.portal import CITY
 from schemas.settings import StoreSettings
 from tests import servers
@@ -208,6 +209,7 @@ def whole(place: Place) -> Whole:
     report_programme(bench, programme(BANK))
     watch(bench.context)
     write_metrics(bench.context)
+    ensure_usable(bench.store, f"{metrics(BANK)}check")
     return Whole(bench, run, place.used())
 
 

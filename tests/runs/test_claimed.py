@@ -71,7 +71,7 @@ class Acting:
 
 
 def adapters_of(database: Acting, now: Callable[[], datetime] = lambda: NOON) -> Adapters:
-    return Adapters(MemoryStore(), now, "night-1", lambda *_: None, database)
+    return Adapters(MemoryStore(), now, "night-1", database)
 
 
 def on(adapters: Adapters) -> Subject:

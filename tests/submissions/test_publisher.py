@@ -19,8 +19,8 @@ from flows.runs.store import (
     StoreBusyError,
     StoreCredentialsError,
     StoreDeniedError,
+    StoreEndpointError,
     StoreFullError,
-    StoreUnsafeError,
 )
 from flows.submissions import publisher
 from flows.submissions.publisher import ENOUGH, PartialRunError
@@ -144,7 +144,7 @@ FOR_OPERATORS = [
     StoreCredentialsError(place="x", code="ExpiredToken"),
     StoreDeniedError(place="x", code="AccessDenied"),
     StoreFullError(place="x", code="ENOSPC"),
-    StoreUnsafeError(place="x", problem="it forgets"),
+    StoreEndpointError(place="x", problem="it forgets"),
 ]
 PLACES = [
     ("create", "-00001.csv.pgp"),

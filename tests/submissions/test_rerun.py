@@ -12,9 +12,7 @@ import pytest
 
 from flows.adapters.local import LocalStore
 from flows.runs.claim import OLD, ClaimedError, Lease, LeaseLostError, claimed, clean_up, work_on
-from flows.runs.context import IssuerContext
-from flows.runs.probe import ensure_store_safe
-from flows.runs.store import ObjectMissingError, StoreBusyError, StoreUnsafeError
+from flows.runs.store import ObjectMissingError, StoreBusyError
 from flows.submissions.publisher import PartialRunError
 from tests.memory import KilledError
 from tests.night import NOON, Bench, killed_at, local_bench, submitted, uncommit
@@ -134,51 +132,6 @@ def test_a_clock_set_back_while_a_run_works_and_after_it_died_keeps_nobody_waiti
     done = bench.submit(extract)
 
     assert not done.already
-
-
-def test_a_store_is_proved_once_and_remembered(tmp_path: Path) -> None:
-    context, asked = proving(tmp_path)
-
-    ensure_store_safe(context)
-    ensure_store_safe(context)
-
-    assert ["bank/probe/"] == asked
-
-
-def test_a_store_that_fails_its_proof_is_refused_each_time_and_nothing_is_written(
-    tmp_path: Path,
-) -> None:
-    context, _ = proving(tmp_path, StoreUnsafeError(place="store", problem="two writers won"))
-
-    for _ in range(2):
-        with pytest.raises(StoreUnsafeError):
-            ensure_store_safe(context)
-
-    assert [] == list(context.adapters.store.keys(""))
-
-
-def test_what_was_proved_of_one_store_proves_nothing_of_a_copy_elsewhere(tmp_path: Path) -> None:
-    context, asked = proving(tmp_path / "a")
-    ensure_store_safe(context)
-    (tmp_path / "a").rename(tmp_path / "b")
-    moved = context._replace(adapters=context.adapters._replace(store=LocalStore(tmp_path / "b")))
-
-    ensure_store_safe(moved)
-
-    assert 2 == len(asked)
-
-
-def proving(folder: Path, error: StoreUnsafeError | None = None) -> tuple[IssuerContext, list[str]]:
-    folder.mkdir(exist_ok=True)
-    asked: list[str] = []
-
-    def probe(_: object, prefix: str) -> None:
-        asked.append(prefix)
-        if error is not None:
-            raise error
-
-    context = Bench(LocalStore(folder)).context
-    return context._replace(adapters=context.adapters._replace(probe=probe)), asked
 
 
 def test_files_a_killed_writer_left_are_swept_and_young_ones_are_not(tmp_path: Path) -> None:
