@@ -345,9 +345,10 @@ if TYPE_CHECKING:
 else:
     IssuerName = kind_of(results.ingest.parameters[0])
 
-FORMS = {name: form(name) for name in dict.fromkeys(built.name for _, built in FORMED)}
-globals().update(FORMS)  # by the names under which deployments find them
+# each form is a flow of this module, by its name: so deployments name it, and Prefect loads it
+globals().update({name: form(name) for name in {built.name for _, built in FORMED}})
 
 if TYPE_CHECKING:
 
-    def __getattr__(name: str) -> Flow[..., Facts]: ...
+    def __getattr__(name: str) -> Any:
+        """Return the flow of a form."""

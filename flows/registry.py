@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from flows.commands import (
-    acknowledgement,
     agree,
     audit,
     backfill,
@@ -15,7 +14,6 @@ from flows.commands import (
     cardholders,
     changelog,
     check,
-    delivery,
     link_forms,
     outbox,
     overview,
@@ -59,14 +57,12 @@ ENTRIES = entries_of(
     outbox,
     results,
     run_report,
-    acknowledgement,
     worklist,
     overview,
     programme,
     cardholders,
     questions,
     link_forms,
-    delivery,
     trace,
     resubmission,
     renewal,

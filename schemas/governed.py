@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
-from schemas.handover import Receiver
+from flows.extensions import settings_tables
 from schemas.issuer import Issuer
 from schemas.settings import Act
 
@@ -33,8 +33,6 @@ BY_ACT: Final[Mapping[Act, Sequence[str]]] = {
         "portal.key_curves",
         "portal.sealed",
         "portal.allowed_hosts",
-        "acknowledgement.",
-        "deliveries.",
         "service.",
         "store.",
         "limits.",
@@ -42,6 +40,7 @@ BY_ACT: Final[Mapping[Act, Sequence[str]]] = {
         "retention.",
         "four_eyes.",
         "audit.",
+        *(f"{name}." for name in settings_tables()),
     ),
     "mapping": (
         "source.",
@@ -62,9 +61,7 @@ HOURS: Final = "four_eyes.hours"
 PERSONS: Final = "four_eyes.persons"
 # Tables whose keys are columns of the extract or of the portal.
 FREE: Final = ("columns", "status")
-# The tables of receivers of links, by their names, and what stands for a name where none is meant.
-RECEIVERS: Final = "deliveries"
-ANY: Final = "*"
+ANY: Final = "*"  # in place of the free name of a table
 IDENTIFIERS: Final = ("service.fi_key", "service.safe_key")
 COPYBOOKS: Final = ("source.copybook",)
 ADDRESS: Final = "alerts.report_url"
@@ -112,11 +109,9 @@ def governed_settings(issuer: Issuer, header: str) -> dict[str, Any]:
         if values.get(name):
             values[name] = f"sha256 {_short_digest(values[name])}"
     values[ADDRESS] = _host(values[ADDRESS])
-    for name in issuer.deliveries:
-        webhook = f"{RECEIVERS}.{name}.webhook"
-        if values[webhook]:
-            digest = _short_digest(values[webhook])
-            values[webhook] = f"{_host(values[webhook])}, sha256 {digest}"
+    for name, value in values.items():
+        if name.endswith(".webhook") and value:
+            values[name] = f"{_host(value)}, sha256 {_short_digest(value)}"
     return {**values, HEADER: header.rstrip("\r\n")}
 
 
@@ -153,8 +148,9 @@ def _flat(model: type[BaseModel], values: Values, prefix: str) -> Iterator[tuple
     for name in model.model_fields:
         value = values.get(name)
         below = _table_of(model, name)
-        if name == RECEIVERS and not prefix:
-            yield from _receivers(value or {})
+        each = named_model(model, name)
+        if each is not None and value is not None:
+            yield from _named(name, each, value)
         elif below is not None and value is not None:
             yield from _flat(below, value, f"{prefix}{name}.")
         elif name in FREE and not prefix:
@@ -163,12 +159,23 @@ def _flat(model: type[BaseModel], values: Values, prefix: str) -> Iterator[tuple
             yield f"{prefix}{name}", value
 
 
-def _receivers(tables: Mapping[str, Values]) -> Iterator[tuple[str, Any]]:
-    """Yield the settings of the receivers of links, and their names where there are any."""
+def _named(
+    name: str, model: type[BaseModel], tables: Mapping[str, Values]
+) -> Iterator[tuple[str, Any]]:
+    """Yield the settings of tables that have free names, and these names where there are any."""
     if tables:
-        yield f"{RECEIVERS}.names", sorted(tables)
-    for name, values in sorted(tables.items()):
-        yield from _flat(Receiver, values, f"{RECEIVERS}.{name}.")
+        yield f"{name}.names", sorted(tables)
+    for each, values in sorted(tables.items()):
+        yield from _flat(model, values, f"{name}.{each}.")
+
+
+def named_model(model: type[BaseModel], name: str) -> type[BaseModel] | None:
+    """Return the model of tables that have free names; None where the setting is none of these."""
+    annotation = model.model_fields[name].annotation
+    if name in FREE or get_origin(annotation) is not dict:
+        return None
+    _, kind = get_args(annotation)
+    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
 
 
 def _table_of(model: type[BaseModel], name: str) -> type[BaseModel] | None:
@@ -185,14 +192,16 @@ def _table_of(model: type[BaseModel], name: str) -> type[BaseModel] | None:
 @cache
 def _defaults() -> Values:
     """Return the default of every setting, by name."""
-    of_receivers = _default_of_each(Receiver, f"{RECEIVERS}.{ANY}.")
-    return {**dict(_default_of_each(Issuer, "")), **dict(of_receivers)}
+    return dict(_default_of_each(Issuer, ""))
 
 
 def _default_of_each(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, Any]]:
     for name, field in model.model_fields.items():
         below = _table_of(model, name)
-        if below is not None:
+        each = named_model(model, name)
+        if each is not None:
+            yield from _default_of_each(each, f"{prefix}{name}.{ANY}.")
+        elif below is not None:
             yield from _default_of_each(below, f"{prefix}{name}.")
         elif field.is_required():
             yield f"{prefix}{name}", _REQUIRED
@@ -203,16 +212,17 @@ def _default_of_each(model: type[BaseModel], prefix: str) -> Iterator[tuple[str,
 
 def _is_new_default(name: str, before: Values, after: Values) -> bool:
     """Return whether a setting is only in the later ones, and has its default there."""
-    general = _of_any_receiver(name)
+    general = _of_any_name(name)
     defaults = _defaults()
     return name not in before and general in defaults and defaults[general] == after[name]
 
 
-def _of_any_receiver(name: str) -> str:
-    """Return the name of a receiver's setting without whose it is; any other as it is."""
+def _of_any_name(name: str) -> str:
+    """Return the name of a setting without the free name of its table; any other as it is."""
     table, _, below = name.partition(".")
     _, _, setting = below.partition(".")
-    return f"{RECEIVERS}.{ANY}.{setting}" if table == RECEIVERS and setting else name
+    general = f"{table}.{ANY}.{setting}"
+    return general if general in _defaults() else name
 
 
 def _host(address: str) -> str:

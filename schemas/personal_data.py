@@ -1,5 +1,6 @@
 """Where personal data of a cardholder is kept, why, and until when: one entry for each place."""
 
+from functools import cache
 from typing import NamedTuple
 
 from flows.extensions import hooks
@@ -8,13 +9,15 @@ from flows.extensions import hooks
 class Place(NamedTuple):
     """A kind of object that names cardholders: what it has of each, why, and until when.
 
-    `erased`: an erasure removes it; else it stays until its own end.
+    `erased`: an erasure removes it; else it stays until its own end. `waits`: once others have
+    confirmed that they do not use it any more.
     """
 
     holds: str
     why: str
     until: str
     erased: bool
+    waits: bool = False
 
 
 PLACES = {
@@ -60,18 +63,6 @@ PLACES = {
         "[retention] ledger_days; one that was typed in, until its link ends",
         erased=True,
     ),
-    "deliveries": Place(
-        "cuid, last 4, personal link",
-        "so that receivers use links and stop using those withdrawn; copies at `to` are theirs",
-        "[retention] ledger_days; after an erasure, until each receiver confirms the withdrawal",
-        erased=True,
-    ),
-    "acknowledgements": Place(
-        "cuid, last 4, where each card stands, why a row was refused",
-        "so that the issuer knows what became of its extract; copies at `to` are the issuer's",
-        "[retention] ledger_days after it was written",
-        erased=True,
-    ),
     "decisions": Place(
         "cuid and last 4, the reason that an operator typed, who decided",
         "decisions bind later runs, and are evidence of who decided",
@@ -91,5 +82,17 @@ PLACES = {
         erased=False,
     ),
 }
-for places in hooks("personal_places"):
-    PLACES |= places()
+
+
+@cache
+def places() -> dict[str, Place]:
+    """Return all places by name, those of extensions too."""
+    every = dict(PLACES)
+    for of_extension in hooks("places"):
+        every |= of_extension()
+    return every
+
+
+def place_of(name: str) -> Place:
+    """Return a place by its name."""
+    return places()[name]

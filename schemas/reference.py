@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from flows.extensions import settings_examples
 from schemas import portal
+from schemas.governed import named_model
 from schemas.issuer import Issuer
 
 # beside the TOML files, whose first line names it to editors
@@ -30,7 +31,11 @@ _WORDS: Final = {
 
 
 # Tables whose keys are free names, such as columns, with the model of the table of one of them.
-BY_NAME: Final = {"columns": "Cell", "status": "StatusColumn", "deliveries": "Receiver"}
+_NAMED = {name: named_model(Issuer, name) for name in Issuer.model_fields}
+BY_NAME: Final = {
+    **{"columns": "Cell", "status": "StatusColumn"},
+    **{name: model.__name__ for name, model in _NAMED.items() if model is not None},
+}
 
 
 class Key(NamedTuple):

@@ -14,11 +14,11 @@ not "not opened". Extensions say it of cards (the hook `stages`). Frames in, fra
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from datetime import date
 from typing import Any, NamedTuple
 
 import polars as pl
 
-from flows.book.deliveries import DELIVERED_LINK, LOOK, ROW, delivered_links, read_changes
 from flows.book.standing import (
     AUTHENTICATED,
     DELIVERED,
@@ -27,14 +27,26 @@ from flows.book.standing import (
     NAMES,
     OPENED,
     PLACED,
+    SERVED,
     State,
 )
 from flows.extensions import hooks
-from flows.runs.cards import is_single
+from flows.runs.cards import CARD, is_single
 from flows.runs.single_links import ARRIVED
 from flows.runs.stored_runs import StoredRuns
 from schemas.ledger import AWAITING
 
+LOOK = ("cuid", "last_4", "expiration")  # of a card, as those have it who are handed its link
+ROW = ("run", "row")  # that a link came of
+DELIVERED_LINK = pl.Schema(  # that somebody was handed, and may use
+    {
+        "run": pl.String(),
+        "row": pl.UInt32(),
+        **dict.fromkeys(LOOK, pl.String()),
+        "until": pl.Date(),
+        "delivered": ARRIVED,
+    }
+)
 STAGES = ("opened", "authenticated", "placed")
 KNOWN = pl.Schema(  # what may be known of a card with a link
     {
@@ -63,8 +75,11 @@ NO_STAGES = Stages(pl.DataFrame(schema=DELIVERED_LINK))
 def stages_of(runs: StoredRuns) -> Stages:
     """Return what is known of an issuer's links beyond that they came."""
     with runs.adapters.database.snapshot() as connection:
-        delivered = delivered_links(read_changes(connection, runs.issuer))
-    return Stages(delivered, [of_cards(runs) for of_cards in hooks("stages")])
+        delivered = [links(connection, runs.issuer) for links in hooks("delivered_links")]
+    return Stages(
+        pl.concat([pl.DataFrame(schema=DELIVERED_LINK), *delivered]),
+        [of_cards(runs) for of_cards in hooks("stages")],
+    )
 
 
 def with_stages(cards: pl.DataFrame, stages: Stages) -> pl.DataFrame:
@@ -89,6 +104,19 @@ def with_stages(cards: pl.DataFrame, stages: Stages) -> pl.DataFrame:
     placed_on = known["placed_at"].dt.date().alias("placed_on")
     failed = pl.when(pl.col("standing") == FAILED.name).then(known["failed"]).alias("failed")
     return staged.with_columns(known["opened"], known["placed"], failed, placed_on)
+
+
+def served_cards(cards: pl.DataFrame, today: date) -> pl.DataFrame:
+    """Return the cards with a link that can be opened, each once: LOOK, run, row, until, standing.
+
+    Each in its newest issue where that has one, else in that whose link lasts longest.
+    """
+    is_served = pl.col("standing").cast(pl.String).is_in([state.name for state in SERVED])
+    columns = dict.fromkeys((*CARD, *LOOK, "run", "row", "until", "current", "standing"))
+    linked = cards.select(*columns).filter(is_served & (pl.col("until") >= today))
+    best_first = linked.sort("current", "until", descending=True)
+    of_card = best_first.unique(CARD, keep="first", maintain_order=True)
+    return of_card.select(*LOOK, "run", "row", "until", "standing")
 
 
 def known_links(cards: pl.DataFrame, stages: Stages) -> pl.DataFrame:

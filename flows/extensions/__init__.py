@@ -4,9 +4,8 @@ An extension reads what the kernel has and writes its own. The kernel imports no
 those that are there, and asks their packages for:
 
 - `COMMANDS`: the names of its modules with commands;
-- `DROPPED` and `CLEANED`: folders of an issuer in the store into which others drop files, and whose
-  objects an erasure or a purge removes; `RUN_OBJECTS`: patterns of its objects in the folder of a
-  run, which go with the run's ledger;
+- `DROPPED`: folders of an issuer in the store into which others drop files; `RUN_OBJECTS`: patterns
+  of its objects in the folder of a run, which go with the run's ledger;
 - `settings.TABLES`: its tables of an issuer's TOML, by name; `example.toml` has an example of each
   key;
 - `settings.validate(issuer)`, where it is there: ValueError with what tables of a TOML may not say
@@ -24,18 +23,33 @@ The hooks, by what asks for them:
 - `alert_kinds()`: kinds of alerts by name, and `alerts(context)`: what is wrong now (`Cause`);
 - `checks(context)`: lines of `check` as pairs, the part of the installation and what is fine about
   it, or the CardlinkError of what is not; one that it raises is of the part named like its folder;
-- `names_erased(adapters, issuer)`: whether it may name erased cardholders until somebody else has
-  confirmed something, so that an erasure waits for that;
+- `condition(issuer, store, now)`: a `Condition` of what runs beside the flows;
+- `gauges()`: its metrics; `schedules(issuer)`: the variables of `prefect.yaml` that it sets, and
+  `scheduled(issuer)`: deployments of its own (`Scheduled`);
+- `events(context)`: what `watch` emits (`Event`); one was emitted when the next is asked for;
 - `stages(runs)`: what says of cards how far their links came, with columns of
   `flows.book.stages.KNOWN`;
 - `summary_facts(run, today)` and `across_facts(context)`: what the facts of a run's report, and of
   that across runs, say beside the kernel's own; `sections(facts)`: how such facts are shown;
-- `personal_places()`: where cardholders are named (`Place`, by name); `data_of_rows(run, part,
-  rows)` and `personal_data(context, people)`: what is there of rows of a run and of cardholders
-  (`Mention`); `erase_rows(cleaner, run, part, rows)` and `erase_people(context, people, named)`:
-  take them out of it;
-- `condition(issuer, store, now)`: a `Condition` of what runs beside the flows;
-- `gauges()`: its metrics; `schedules(issuer)`: the variables of `prefect.yaml` that it sets.
+- `balance_lines(context, run)`: equations of a run's balance (`Line`);
+- `delivered_links(connection, issuer)`: links that somebody was handed (DELIVERED_LINK), and
+  `history(adapters, issuer, cuid)`: what it knows of a cardholder (`History`);
+- `evidence()`: the pattern of the objects that decide who has which link; `folders()`: its folders
+  in the store that retention and erasures clean.
+
+What names cardholders is found, erased, purged and recovered by these:
+
+- `places()`: places of personal data by name (`Place`), and `mentions(context, people, runs)`: the
+  objects there (`Mention`) that name some people, of whom these runs have rows;
+- `erase(context, cleaner, people, named)`: remove them, but for places that wait, before the rows
+  by which they are found; `names_erased(adapters, issuer)`: whether there may be any that wait;
+- `withdrawal_step(context, people)`: the step by which others are told not to use a link of theirs,
+  None where nobody may; then `erase_confirmed(context, cleaner, people, named, note)`: remove what
+  waited, and `note` first the keys of the objects that go;
+- `purgeable(context, until)`: objects by kind that are as old as that;
+  `before_purge(context, keys)` is called before objects go;
+- `recovered(adapters, issuer)`: read from the store what the journal has not, where a database was
+  lost.
 
 A module `hooks` imports by itself only what is light: the kernel asks for kinds while it is
 imported.

@@ -5,8 +5,7 @@ A dry run is given one whose writes stay in memory.
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from datetime import datetime
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from flows.database.rehearsed import Rehearsed
 from flows.errors import BugError
@@ -15,31 +14,13 @@ from flows.runs.header import Header
 from flows.runs.overlay import Overlay
 from flows.runs.sealing import Opener, Sealer
 from flows.runs.store import Store
-from schemas.handover import HandedOver
 from schemas.issuer import Issuer
 
 
 @contextmanager
-def _no_sealer(_: HandedOver) -> Iterator[Sealer]:
+def _no_sealer(*_: str) -> Iterator[Sealer]:
     raise BugError(place="sealing", kind="no key of whom it is for")
     yield
-
-
-class Answer(NamedTuple):
-    """What came of an event: whether it was taken, else why not, and from when it may be repeated
-    where the receiver says so.
-    """
-
-    is_taken: bool
-    problem: str = ""
-    not_before: datetime | None = None
-
-
-class Announcer(Protocol):
-    """Tells a receiver of links that files are there."""
-
-    def announce(self, event_id: str, body: bytes) -> Answer:
-        """Post an event; the same id stands for the same event."""
 
 
 class IssuerContext(NamedTuple):
@@ -55,12 +36,10 @@ class IssuerContext(NamedTuple):
     opener: Callable[[], AbstractContextManager[Opener | None]]
     # digest of the key that `opener` has, '' without one
     opener_key: Callable[[], str] = lambda: ""
-    # seals what is handed to others to their own key
-    sealer_to: Callable[[HandedOver], AbstractContextManager[Sealer]] = _no_sealer
-    # where they take it, None where it stays in the store
-    place_of: Callable[[HandedOver], Store | None] = lambda _: None
-    # who tells a receiver of links, by its name; None where it is told of nothing
-    announcer_of: Callable[[str], Announcer | None] = lambda _: None
+    # seals to a key of others, given its file beside the TOML and its fingerprint
+    sealer_to: Callable[[str, str], AbstractContextManager[Sealer]] = _no_sealer
+    # opens a place of others, as a `root` is written; None where nothing is written there
+    place_of: Callable[[str], Store | None] = lambda _: None
     # digest of the settings in force, as runs and requests name them; "" where nobody asked
     settings_in_force: str = ""
     forms_url: str = ""  # where a browser finds the forms; "" where nobody says
@@ -77,5 +56,4 @@ def overlaid(context: IssuerContext) -> IssuerContext:
             database=Rehearsed(adapters.database),
         ),
         place_of=lambda _: None,
-        announcer_of=lambda _: None,
     )

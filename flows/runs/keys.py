@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime
+from itertools import chain
 from typing import Final, NamedTuple
 
-from flows.extensions import names
+from flows.extensions import hooks, names
 from flows.runs.errors import UnknownRunError
 from flows.runs.store import KeyRefusedError
 
@@ -27,7 +28,10 @@ FOLDER_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 # Folders that others write to, whose files a scanner may have to judge first; and what no one may
 # ever change.
 _DROPPED = "|".join(["extracts", "results", "corrections", *names("DROPPED")])
-DROPPED = re.compile(rf"[^/]+/({_DROPPED})/|[^/]+/(deliveries|acknowledgements)/[^/]+/received$")
+DROPPED = re.compile(
+    rf"[^/]+/({_DROPPED})/"
+    r"|[^/]+/[^/]+/(.+/)?received$"  # a receipt, beside what was handed over
+)
 LASTING = re.compile(r"[^/]+/(journal/|runs/[^/]+/events/)")
 # as all of ours are, so that most keys are judged by one pattern
 _USUAL_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)*")
@@ -79,9 +83,6 @@ extracts = issuer_prefix("extracts")  # the issuer drops extracts here
 results = issuer_prefix("results")  # the operator drops result files here
 corrections = issuer_prefix("corrections")  # corrected extracts and templates are dropped here
 runs = issuer_prefix("runs")  # a folder for each run
-deliveries = issuer_prefix("deliveries")  # a folder for each delivery of links
-# a folder for each time that the issuer was told of an extract
-acknowledgements = issuer_prefix("acknowledgements")
 # what was read of extracts that have no plan, so that they are read once
 identified = issuer_prefix("identified")
 reconciliation = issuer_prefix("reconciliation")  # derived: the report across an issuer's runs
@@ -92,13 +93,16 @@ metrics = issuer_prefix("metrics")  # derived: the metrics of an issuer, and the
 journal = issuer_prefix("journal")  # segments of the journal, by incarnation
 # what a purge or an erasure deletes or writes over is below these: in a bucket that keeps versions,
 # lifecycle rules remove what it was (deploy/s3-lifecycle.json)
-CLEANED: Final = (
-    runs,
-    deliveries,
-    acknowledgements,
-    reconciliation,
-    *map(issuer_prefix, names("CLEANED")),
-)
+CLEANED: Final = (runs, reconciliation)
+
+
+def cleaned(issuer: str) -> list[str]:
+    """Return the prefixes of an issuer that retention and erasures clean, extensions' too."""
+    of_extensions = chain.from_iterable(folders() for folders in hooks("folders"))
+    return [
+        *(prefix(issuer) for prefix in CLEANED),
+        *(f"{issuer}/{folder}/" for folder in of_extensions),
+    ]
 
 
 def period(issuer: str, start: date | None, end: date | None) -> str:

@@ -11,17 +11,17 @@ import pytest
 
 from flows.book.attempts import ATTEMPT
 from flows.book.book import read_book
-from flows.book.deliveries import DELIVERED_LINK, delivered_links
 from flows.book.fold import fold
 from flows.book.people import balance
-from flows.book.stages import NO_STAGES, STAGES, known_links, with_stages
+from flows.book.stages import DELIVERED_LINK, NO_STAGES, STAGES, known_links, with_stages
 from flows.book.stages import coverage as stages_coverage
 from flows.book.standing import standing
+from flows.extensions.deliveries.delivered import delivered_links
+from flows.extensions.deliveries.delivery import deliver
 from flows.extensions.partner_api.follow_links import follow_links
 from flows.extensions.partner_api.link_stages import FOLLOWED, REPORTED
 from flows.extensions.partner_api.placements import transactions
 from flows.extensions.partner_api.unknowns import REPORTS, SERVICE
-from flows.operations.delivery import deliver
 from flows.reports.survey import survey
 from flows.resend.ending_links import ending_links
 from tests.book.test_standing import LINK, TODAY, attempt

@@ -20,10 +20,10 @@ from flows.book.stored_book import ReadRun, forget_rows, of_turn, read_attempts,
 from flows.book.upkeep import BookOfRuns, forget_book
 from flows.database.connection import Database
 from flows.database.within import Within
+from flows.extensions.deliveries.delivery import deliver
 from flows.extensions.partner_api import link_stages
 from flows.extensions.partner_api.follow_links import follow_links
 from flows.extensions.partner_api.placements import transactions
-from flows.operations.delivery import deliver
 from flows.runs.context import overlaid
 from flows.runs.events import record_event
 from flows.runs.frames import write_parquet

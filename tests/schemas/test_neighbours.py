@@ -8,6 +8,7 @@ from datetime import date
 import polars as pl
 import pytest
 
+from flows.extensions.deliveries.settings import Receiver
 from schemas.cell_formats import day_number
 from schemas.code_pages import looks_ebcdic
 from schemas.conditions import not_far
@@ -15,7 +16,6 @@ from schemas.copybook import CopybookError, read_copybook
 from schemas.eligible import Condition
 from schemas.expressions import holds_card
 from schemas.governed import LONGEST, _in_words
-from schemas.handover import Receiver
 from schemas.issuer import RuleSettings
 from schemas.portal import MONTH, YEAR
 

@@ -8,7 +8,6 @@ folder. That a card has a single link, or waits for one, is the kernel's to know
 
 COMMANDS = ("link_command", "record", "commands")
 DROPPED = ("transactions",)
-CLEANED = ("placements",)
 _PART = r"part-(\d{4}-)?\d{5}"  # of the ledger
 RUN_OBJECTS = (
     rf"placements/{_PART}\.parquet",

@@ -19,7 +19,7 @@ with on_first_use():
     from flows.operations import metrics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from datetime import date
     from typing import Any
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from flows.runs.store import Cleaner
     from flows.runs.stored_run import StoredRun
     from flows.runs.stored_runs import StoredRuns
-    from schemas.manifest import LedgerPart
     from schemas.personal_data import Place
 
 
@@ -75,34 +74,23 @@ def stages(runs: StoredRuns) -> Callable[[pl.DataFrame], pl.DataFrame]:
     return link_stages.stages_of(runs)
 
 
-def personal_places() -> dict[str, Place]:
-    """Return the places in which cardholders are named."""
-    from schemas.personal_data import Place  # which asks for this while it is imported
-
-    place = Place(
-        "ids at the partner, whether the link was opened, merchants at which the card was placed",
-        "the funnel",
-        "[retention] ledger_days after the last answer",
-        erased=True,
-    )
-    return {"placements": place}
+def folders() -> tuple[str, ...]:
+    """Return the folders of an issuer that erasures clean."""
+    return ("placements",)
 
 
-def data_of_rows(run: StoredRun, part: LedgerPart, rows: Sequence[int]) -> Iterator[Mention]:
-    """Yield the placements of rows."""
-    return own_data.placements_of_rows(run, part, rows)
+def places() -> dict[str, Place]:
+    """Return where personal data is kept."""
+    return own_data.PLACES
 
 
-def personal_data(context: IssuerContext, people: People) -> Iterator[Mention]:
-    """Yield what transaction reports say of cardholders."""
-    return own_data.reports_on(context, people)
+def mentions(context: IssuerContext, people: People, runs: Collection[str]) -> Iterator[Mention]:
+    """Yield what is known of some cardholders."""
+    return own_data.mentions(context, people, runs)
 
 
-def erase_rows(cleaner: Cleaner, run: StoredRun, part: LedgerPart, rows: Sequence[int]) -> None:
-    """Take rows out of the placements."""
-    own_data.erase_placements(cleaner, run, part, rows)
-
-
-def erase_people(context: IssuerContext, people: People, named: Iterable[Mention]) -> None:
-    """Take cardholders out of transaction reports."""
-    own_data.erase_in_reports(context, people, named)
+def erase(
+    context: IssuerContext, cleaner: Cleaner, people: People, named: Iterable[Mention]
+) -> None:
+    """Take them out of it."""
+    own_data.erase(context, cleaner, people, named)

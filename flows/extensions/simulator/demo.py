@@ -117,9 +117,9 @@ def _from_links_to_cards(
     folder: Path, listener: socket, secret: Path, say: Callable[[str], None]
 ) -> _Outcome:
     """Let the simulated partner answer, cardholders act, and the flows take up what came of it."""
+    from flows import forms
     from flows.extensions.simulator.demo_service import SEED, demo_service
     from flows.extensions.simulator.portal import Behaviour, two_months_after
-    from flows.forms import FORMS, ingest
     from flows.reports.sections import sections
 
     # counted from today: a demo years from now still has links to show
@@ -130,13 +130,13 @@ def _from_links_to_cards(
         say("· the simulated portal answers")
         answer_by_practice(wire(folder, ISSUER), service.base_url, behaviour)
         say("· running the ingest flow")
-        summaries = ingest(ISSUER)["reports"]
-        if "placements" not in FORMS:  # nothing asks the partner what came of links
+        summaries = forms.ingest(ISSUER)["reports"]
+        if not hasattr(forms, "placements"):  # nothing asks the partner what came of links
             return _Outcome(summaries, [])
         say("· cardholders open their links and place their cards")
         service.play_people()
         say("· running the placements flow")
-        facts = FORMS["placements"](ISSUER)
+        facts = forms.placements(ISSUER)
     [section] = sections(facts)
     table = section.tables[0]  # the others say how old links are by now
     title = f"{ISSUER}: from link to placed card"
