@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from flows.commands import (
     acknowledgement,
-    agree,
     audit,
     backfill,
     card_decisions,
@@ -54,7 +53,6 @@ from flows.steps import (
 ENTRIES = entries_of(
     settings,
     check,
-    agree,
     changelog,
     submit,
     upload,

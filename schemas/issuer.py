@@ -253,7 +253,6 @@ class KernelSettings(Settings):
     channels: settings.Channels = settings.Channels()
     service: ServiceSettings | None = None  # the partner's API, where it is used
     retention: settings.Retention = settings.Retention()
-    four_eyes: settings.FourEyes = settings.FourEyes()
     audit: settings.Audit = settings.Audit()
 
     def table(self, kind: type[T]) -> T | None:

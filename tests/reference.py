@@ -30,7 +30,6 @@ from schemas.acknowledgement import AcknowledgementFile
 from schemas.challenges import ANSWERS
 from schemas.database import METADATA
 from schemas.delivery import DeliveryEvent
-from schemas.governed import RECEIVERS
 from schemas.issuer import Issuer, RuleSettings
 from schemas.partner_api.profile import NAMES, PATHS
 from schemas.reasons import LETTERS, LINES, PARTNER, ROWS, reason
@@ -326,7 +325,7 @@ def settings_page() -> str:
         if name == "status":
             text += STATUS + _keys(name)
             continue
-        heading = f"{name}.NAME" if name == RECEIVERS else name
+        heading = f"{name}.NAME" if name == "deliveries" else name
         text += f"\n### `[{heading}]`\n\n{models[name]['description']}\n\n{_keys(name)}"
         if name == "service":
             text += _partners_names()

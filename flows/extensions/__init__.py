@@ -20,6 +20,16 @@ The hooks, by what asks for them:
 - `alert_kinds()`: kinds of alerts by name, and `alerts(context)`: what is wrong now (`Cause`);
 - `checks(context)`: lines of `check` as pairs, the part of the installation and what is fine about
   it, or the CardlinkError of what is not; one that it raises is of the part named like its folder;
+- `options(entry)`: options that it adds to a command, as name, pattern and help; the command's
+  context has their values in `options`;
+- `before_act(entry, context, actor, values, acts)`: the result of a command that is these acts,
+  where the extension does it or lets it wait; None where the command simply runs;
+- `govern(context, is_rehearsal=…)`: raises where a command that changes something may not work with
+  an issuer's settings; what a person should know of them;
+- `evidence(run)`: what it has about a run, as JSON by the name of a file;
+- `row_finding(table, entered, values)`: what is wrong with a row, beyond what the journal says;
+- `personal_data(context, people)`: what of its own names cardholders (`Mention`), and
+  `forget(context, mentions)`: remove that;
 - `names_erased(adapters, issuer)`: whether it may name erased cardholders until somebody else has
   confirmed something, so that an erasure waits for that;
 - `condition(issuer, store, now)`: a `Condition` of what runs beside the flows;

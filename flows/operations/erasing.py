@@ -16,7 +16,8 @@ import polars as pl
 
 from flows.book.deliveries import forget_changes, read_changes
 from flows.book.upkeep import forget_book
-from flows.operations.personal_data import Mention, are_outcomes_of, is_in_placements
+from flows.extensions import hooks
+from flows.operations.personal_data import are_outcomes_of, is_in_placements
 from flows.reports.across import reconcile_runs
 from flows.reports.lists import write_unsent
 from flows.reports.rebuild import rebuild_lasting
@@ -31,7 +32,7 @@ from flows.runs.delivered import (
     delivery_folder,
     next_links_key,
 )
-from flows.runs.erased import People
+from flows.runs.erased import Mention, People
 from flows.runs.events import record_event
 from flows.runs.frames import from_parquet, write_parquet
 from flows.runs.identity import digest
@@ -77,8 +78,9 @@ def erase_mentions(
     for key in _keys_in("placements", named):
         if is_in_placements(context.issuer.issuer, key):
             _erase_in_report(context, people, key)
-    requests = _keys_in("requests", named)
-    forget_persons(context.adapters, context.issuer.issuer, people, requests)
+    forget_persons(context.adapters, context.issuer.issuer, people)
+    for forget in hooks("forget"):
+        forget(context, named)
     for run in sorted({*rows, *_rewritten_since(context, since)}):
         _report(context, StoredRun.by_id(context.adapters, run))
     _derive_anew(context, cleaner)

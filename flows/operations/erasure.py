@@ -22,7 +22,7 @@ from flows.book.people import counted_cards
 from flows.errors import OperatorError, TryAgainError
 from flows.operations.delivery import owes_withdrawal
 from flows.operations.erasing import delivered_objects, erase_in_deliveries, erase_mentions
-from flows.operations.personal_data import Mention, is_under_way, mentions
+from flows.operations.personal_data import is_under_way, mentions
 from flows.runs.adapters import Adapters
 from flows.runs.business_date import local_day
 from flows.runs.cards import CONTENT_FINGERPRINTS
@@ -30,6 +30,7 @@ from flows.runs.context import IssuerContext
 from flows.runs.delivered import DeliveryId, delivery_of
 from flows.runs.erased import (
     ErasedPeople,
+    Mention,
     NamedPeople,
     content_of,
     erased_people,

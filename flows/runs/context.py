@@ -67,8 +67,6 @@ class IssuerContext(NamedTuple):
     place_of: Callable[[HandedOver], Store | None] = lambda _: None
     # who tells a receiver of links, by its name; None where it is told of nothing
     announcer_of: Callable[[str], Announcer | None] = lambda _: None
-    # digest of the settings in force, as runs and requests name them; "" where nobody asked
-    settings_in_force: str = ""
     forms_url: str = ""  # where a browser finds the forms; "" where nobody says
 
 

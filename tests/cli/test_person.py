@@ -62,7 +62,7 @@ def test_a_person_is_forgotten_by_two_and_the_trace_says_so(tmp_path: Path) -> N
     asked = erase(Context(tmp_path, actor="anna"), run, row=person["row"], reason="request 4711")
     approve = asked.facts["request"]
     done = erase(
-        Context(tmp_path, actor="bert", approve=approve),
+        Context(tmp_path, actor="bert", options={"approve": approve}),
         run,
         row=person["row"],
         reason="request 4711",

@@ -27,6 +27,7 @@ from flows.adapters.local import LocalStore
 from flows.adapters.webhook import Webhook, WebhookSecretError
 from flows.book.book import read_book
 from flows.book.deliveries import delivered_links, read_changes
+from flows.extensions.governance.settings import FourEyes
 from flows.operations.alerts import current_alerts
 from flows.operations.break_decisions import close_break
 from flows.operations.delivered_so_far import confirm
@@ -57,7 +58,6 @@ from flows.runs.handovers import last_handed
 from schemas.breaks import CONFLICTING_RESULT, LINK
 from schemas.delivery import DeliveryEvent
 from schemas.handover import Receiver
-from schemas.settings import FourEyes
 from tests import keys
 from tests.builders import quick
 from tests.night import BANK, NOON, Bench, issuer
