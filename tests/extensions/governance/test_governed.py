@@ -17,7 +17,7 @@ from flows.extensions.governance.changes import (
     settings_of,
 )
 from flows.extensions.governance.in_force import Compared, Recorded
-from tests.night import issuer
+from tests.night import NOON, issuer
 
 HEADER = "cuid,pan"
 
@@ -125,7 +125,9 @@ def test_who_must_agree_is_judged_by_the_settings_that_are_left(
         four_eyes={"acts": ["purge"]}, limits={"max_reject_rate": 1.0}, rules={"luhn": "off"}
     )
 
-    last = Recorded(number=1, settings=before)
+    last = Recorded(
+        number=1, entry=1, at=NOON, by="anna", reason="x", what="found", settings=before
+    )
     comparison = Compared(after.values, last, changed_to(before, after))
     assert names == [change.name for change in comparison.needing_two]
 
