@@ -22,7 +22,7 @@ from flows.commands.parameters import Field
 from flows.commands.result import Result, of_several
 from flows.commands.signature import Parameter, examples_of, parameters_of, summary_of
 from flows.errors import OperatorError
-from flows.extensions import hooks
+from flows.extensions import act_options, hooks
 from flows.steps import Option, Step, is_placeholder
 from flows.tracing import stage
 from flows.wiring import acting, actors, governing, one_command, person
@@ -239,7 +239,9 @@ class Entry(Generic[P]):
     @property
     def options(self) -> list[Parameter]:
         """The options that extensions add to it."""
-        return [_shared(*option) for options in hooks("options") for option in options(self)]
+        if not self.acts:
+            return []
+        return [_shared(name, *option) for name, option in act_options().items()]
 
 
 def _shared(name: str, pattern: str, help_text: str) -> Parameter:

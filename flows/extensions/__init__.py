@@ -4,6 +4,8 @@ An extension reads what the kernel has and writes its own. The kernel imports no
 those that are there, and asks their packages for:
 
 - `COMMANDS`: the names of its modules with commands;
+- `OPTIONS`: pattern and help, by name, of options that it adds to commands with `acts`, whose
+  context has the values in `options`;
 - `settings.TABLES`: its tables of an issuer's TOML, by name; `example.toml` has an example of each
   key;
 - `settings.validate(issuer)`, where it is there: ValueError with what tables of a TOML may not say
@@ -20,8 +22,6 @@ The hooks, by what asks for them:
 - `alert_kinds()`: kinds of alerts by name, and `alerts(context)`: what is wrong now (`Cause`);
 - `checks(context)`: lines of `check` as pairs, the part of the installation and what is fine about
   it, or the CardlinkError of what is not; one that it raises is of the part named like its folder;
-- `options(entry)`: options that it adds to a command, as name, pattern and help; the command's
-  context has their values in `options`;
 - `before_act(entry, context, actor, values, acts)`: the result of a command that is these acts,
   where the extension does it or lets it wait; None where the command simply runs;
 - `govern(context, is_rehearsal=…)`: raises where a command that changes something may not work with
@@ -40,6 +40,7 @@ imported.
 """
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -61,6 +62,15 @@ def modules_named(kind: str) -> Iterator[ModuleType]:
     for extension in extensions():
         for name in getattr(extension, kind, ()):
             yield import_module(f"{extension.__name__}.{name}")
+
+
+@cache
+def act_options() -> dict[str, tuple[str, str]]:
+    """Return the options that the extensions add to commands with acts."""
+    options: dict[str, tuple[str, str]] = {}
+    for extension in extensions():
+        options |= getattr(extension, "OPTIONS", {})
+    return options
 
 
 def hooks(name: str) -> Iterator[Callable[..., Any]]:

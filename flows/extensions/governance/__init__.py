@@ -5,3 +5,9 @@ work with. What an act does is its command's.
 """
 
 COMMANDS = ("agree",)
+OPTIONS = {
+    "approve": (
+        r"[0-9a-f]{12}",
+        "ID of another person's request for exactly this command, which is then carried out.",
+    )
+}

@@ -20,7 +20,6 @@ from flows.steps import YOUR_NAME
 from flows.wiring import acting, wire
 from schemas.settings import Act
 
-APPROVE = "approve"  # the option for another person's request
 WAITING = 3  # exit code where a second person is needed
 # parameters that name a file, and those that say why
 FILES = ("extract", "corrections", "key", "answers", "result", "rows")
@@ -65,7 +64,7 @@ def before_act(
         rehearse=rehearse,
         signatures=proofs,
     )
-    number = context.options.get(APPROVE)
+    number = context.options.get("approve")
     if number:
         with (
             carrying_out(issuer_context, number, command) as requester,

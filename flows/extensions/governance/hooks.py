@@ -29,14 +29,6 @@ if TYPE_CHECKING:
     from flows.steps import Text
     from schemas.settings import Act
 
-_HELP = "ID of another person's request for exactly this command, which is then carried out."
-
-
-def options(entry: Entry[...]) -> Iterator[tuple[str, str, str]]:
-    """Yield the option for another person's request, where a command may need two persons."""
-    if entry.acts:
-        yield acts_of_two.APPROVE, r"[0-9a-f]{12}", _HELP
-
 
 def before_act(
     entry: Entry[...],

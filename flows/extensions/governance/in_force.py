@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, func, select
 
-from flows.errors import BalanceError, CardlinkError, GateError, TryAgainError
+from flows.errors import BalanceError, CardlinkError, GateError
 from flows.extensions.governance.changes import Change, Values, changes, in_words, settings_of
 from flows.extensions.governance.tables import SETTINGS_IN_FORCE
 from flows.redaction import redact
@@ -23,6 +23,7 @@ from flows.runs.documents import record_of_row
 from flows.runs.journal import Act, enter
 from flows.runs.stored_run import StoredRun
 from flows.steps import WHY, Sentence, Slot, Step, Text
+from flows.wiring import SettingsMovedError
 from schemas.database import JOURNAL
 from schemas.records import Record
 
@@ -53,13 +54,6 @@ class SettingsLostError(BalanceError):
     next_step = Sentence(
         "Find out what was removed: {verify}.", verify=Step("audit verify", Slot("issuer"))
     )
-
-
-class OthersAgreedError(TryAgainError):
-    """Others were recorded while somebody agreed to settings."""
-
-    message = "{issuer}: other settings were recorded meanwhile. Nothing was done."
-    next_step = "Run {same_command} again: it compares with the settings as they are now."
 
 
 class Recorded(Record):
@@ -164,7 +158,7 @@ def not_agreed(issuer: str, comparison: Compared) -> SettingsNotAgreedError:
 def agree(context: IssuerContext, comparison: Compared, reason: str) -> None:
     """Record that the settings of the TOML are those in force; NoReasonError, SettingsLostError.
 
-    OthersAgreedError where another command recorded others meanwhile.
+    SettingsMovedError where another command recorded others meanwhile.
     """
     issuer = context.issuer.issuer
     reason = context.adapters.signed(reason)["reason"]
@@ -172,7 +166,7 @@ def agree(context: IssuerContext, comparison: Compared, reason: str) -> None:
     def record(act: Act) -> None:
         now = compared(context._replace(adapters=context.adapters.within(act.connection)))
         if now.number != comparison.number:
-            raise OthersAgreedError(issuer=issuer)
+            raise SettingsMovedError(issuer=issuer)
         _record(act, context, comparison, "agreed", reason)
 
     enter(context.adapters, issuer, AGREED, record, reason=reason)

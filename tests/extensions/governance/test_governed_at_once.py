@@ -14,7 +14,6 @@ from sqlalchemy import Connection, select
 from flows.database.connection import Database
 from flows.errors import CardlinkError
 from flows.extensions.governance.in_force import (
-    OthersAgreedError,
     SettingsNotAgreedError,
     agree,
     compared,
@@ -23,6 +22,7 @@ from flows.extensions.governance.in_force import (
 from flows.extensions.governance.tables import SETTINGS_IN_FORCE
 from flows.runs.context import IssuerContext, overlaid
 from flows.runs.journal import entries
+from flows.wiring import SettingsMovedError
 from tests.night import Bench, issuer, local_bench
 
 WHY = "so it was agreed"
@@ -119,7 +119,7 @@ def test_of_two_who_agree_at_once_one_wins_and_the_other_is_told(bench: Bench) -
 
     told = at_once(bench, lambda context, _: agree(context, comparison, WHY))
 
-    assert {None, OthersAgreedError} == set(told)
+    assert {None, SettingsMovedError} == set(told)
     assert [(1, "found"), (2, "agreed")] == in_force(bench)
 
 
