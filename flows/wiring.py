@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 from flows import __version__
 from flows.configuration import issuer_file, load_issuer, read_file, read_toml
-from flows.errors import BugError, CardlinkError, OperatorError, TryAgainError
+from flows.errors import CardlinkError, OperatorError, TryAgainError
 from flows.extensions import hooks
 from flows.hardening import harden_process
 from flows.json_logs import log_as_json
@@ -34,13 +34,12 @@ if TYPE_CHECKING:
     from flows.adapters.s3 import S3Store
     from flows.database.connection import Database
     from flows.runs.adapters import Adapters
-    from flows.runs.context import Announcer, IssuerContext
+    from flows.runs.context import IssuerContext
     from flows.runs.notices import Channel
     from flows.runs.sealing import Opener, Sealer
     from flows.runs.store import Cleaner, Store
     from flows.runs.stored_run import StoredRun
     from flows.runs.trail_proof import Prover
-    from schemas.handover import HandedOver
     from schemas.issuer import Issuer
 
 
@@ -323,7 +322,6 @@ def wire(
             read_file(folder / template, "[portal] template").decode("utf-8"), template
         )
     adapters = edges(issuer, folder)
-    places = cache(lambda root: _place(root, issuer, folder))
     context = IssuerContext(
         issuer=issuer,
         adapters=adapters,
@@ -333,9 +331,8 @@ def wire(
         funnel=_funnel,
         service_check=_service_check,
         opener_key=_opener_key,
-        sealer_to=lambda settings: _sealer_to(settings, folder),
-        place_of=lambda settings: places(settings.to),
-        announcer_of=lambda receiver: _announcer_of(issuer, receiver),
+        sealer_to=lambda file, fingerprint: _sealer_to(folder / file, fingerprint),
+        place_of=cache(lambda root: _place(root, issuer, folder)),
         forms_url=forms_url(),
     )
     governing = _GOVERNING.get()
@@ -549,43 +546,23 @@ def _sealer(issuer: Issuer, folder: Path) -> Iterator[Sealer]:
 
 
 @contextmanager
-def _sealer_to(settings: HandedOver, folder: Path) -> Iterator[Sealer]:
-    """Open the sealer to the key of whom files are handed to."""
+def _sealer_to(file: Path, fingerprint: str) -> Iterator[Sealer]:
+    """Open the sealer to a key of others."""
     from flows.adapters.gpg_sealer import GpgSealer, trial_seal
 
-    if settings.key_file is None or settings.fingerprint is None:
-        raise BugError(place="handing over", kind="no key")
-    key = read_file(folder / settings.key_file, "key_file of whom files are handed to")
+    key = read_file(file, "key_file of whom files are handed to")
     form = partial(GpgSealer, armor=False, compression="zip", curves=OTHERS_CURVES)
-    with form([key], [settings.fingerprint], today=now().date()) as sealer:
+    with form([key], [fingerprint], today=now().date()) as sealer:
         trial_seal(sealer)
         yield sealer
 
 
-def _place(root: str | None, issuer: Issuer, folder: Path) -> Store | None:
-    """Open the place where others take what they are handed; None where that is the store."""
+def _place(root: str, issuer: Issuer, folder: Path) -> Store:
+    """Open the place where others take what they are handed."""
     from schemas.settings import StoreSettings
 
-    if root is None:
-        return None
     elsewhere = {"root": root, "store": StoreSettings()}  # what [store] says is of `root`
     return open_store(issuer.model_copy(update=elsewhere), folder)
-
-
-def _announcer_of(issuer: Issuer, receiver: str) -> Announcer | None:
-    """Return who posts a receiver's events, with its secret; None where it has no webhook."""
-    from flows.adapters.webhook import Webhook
-
-    settings = issuer.deliveries.get(receiver)
-    if settings is None or settings.webhook is None:
-        return None
-    variable = webhook_secret_variable(issuer.issuer, receiver)
-    return Webhook.of(settings.webhook, variable, secret(variable), now)
-
-
-def webhook_secret_variable(issuer: str, receiver: str) -> str:
-    """Return the variable that holds the secret of a receiver's webhook."""
-    return f"CARDLINK_WEBHOOK_SECRET_{issuer}_{receiver}".upper().replace("-", "_")
 
 
 @contextmanager

@@ -195,52 +195,6 @@ class SingleAnswered(Document):
     message: str = ""  # the partner's words, masked
 
 
-class HandedOver(Document):
-    """What is handed over to somebody: `files` are the SHA-256 of its files by name."""
-
-    at: AwareDatetime
-    by: str
-    files: dict[str, str]
-
-
-class Delivery(HandedOver):
-    """A delivery of links: the changes since another, 0 for none; the `files` in clear, also where
-    they are `sealed_to` a key.
-    """
-
-    after: int
-    new: int
-    replaced: int
-    withdrawn: int
-    living: int  # links that the receiving side has after it
-    sealed_to: str | None = None
-    opened: str = ""  # why it withdraws more than max_withdrawn, "" where nobody decided that
-
-    @property
-    def names(self) -> list[str]:
-        """The names of its files as they are handed over."""
-        return [f"{name}.pgp" if self.sealed_to else name for name in sorted(self.files)]
-
-
-class Confirmed(Record):
-    """The record, once, that somebody has what was handed over."""
-
-
-class Acknowledgement(HandedOver):
-    """What an issuer was told of an extract; its `done.json` is this.
-
-    `status`: of the extract, and `rows` by theirs (`schemas.acknowledgement`). The `files` are
-    below `folder`.
-    """
-
-    run: str
-    extract: str
-    sha256: str
-    status: str
-    rows: dict[str, int]
-    folder: str
-
-
 class Removed(BaseModel):
     """How many cardholders and cards left the book with a ledger, by the state they stood in.
 

@@ -21,8 +21,6 @@ Change = Literal["name", "address", "expiration", "reissue"]
 LinkColumn = Literal["cuid", "last_4", "url", "expires_on"]
 DateFormat = Literal["YYYY-MM-DD", "YYYYMMDD", "MM/DD/YYYY", "DD/MM/YYYY", "DD.MM.YYYY"]
 
-CHANGES = ("change", "why")  # columns that a delivery adds
-
 Name = Annotated[str, StringConstraints(pattern=r'^[^",\t\r\n=+@-][^",\r\n]{0,63}$')]
 
 # as gpg lists it, however it was typed: in groups, in lower case
@@ -131,11 +129,8 @@ class LinkSettings(Settings):
     def _can_be_sent(cls, columns: dict[LinkColumn, Name]) -> dict[LinkColumn, Name]:
         if not {"cuid", "url"} <= columns.keys():
             raise ValueError("links.csv needs at least cuid and url")
-        if len({*columns.values(), *CHANGES}) < len(columns) + len(CHANGES):
-            raise ValueError(
-                "two columns of links.csv have one name, or that of a delivery's column: change, "
-                "why"
-            )
+        if len({*columns.values()}) < len(columns):
+            raise ValueError("two columns of links.csv have one name")
         return columns
 
     @property

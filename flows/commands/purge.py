@@ -106,7 +106,8 @@ def _shown(name: str, plan: operation.PurgePlan, participle: str) -> Iterator[Pa
             "The bucket keeps versions: deleted objects are only hidden. The lifecycle rules that "
             "remove them for"
         )
-        yield f"good, for {len(keys.CLEANED)} folders of {name} below the root, are in {LIFECYCLE}."
+        folders = len(keys.cleaned(name))
+        yield f"good, for {folders} folders of {name} below the root, are in {LIFECYCLE}."
 
 
 class _LotRow(NamedTuple):

@@ -26,14 +26,31 @@ The hooks, by what asks for them:
   where the extension does it or lets it wait; None where the command simply runs;
 - `govern(context, is_rehearsal=…)`: raises where a command that changes something may not work with
   an issuer's settings; what a person should know of them;
-- `evidence(run)`: what it has about a run, as JSON by the name of a file;
+- `evidence_of(run)`: what it has about a run, as JSON by the name of a file;
 - `row_finding(table, entered, values)`: what is wrong with a row, beyond what the journal says;
-- `personal_data(context, people)`: what of its own names cardholders (`Mention`), and
-  `forget(context, mentions)`: remove that;
-- `names_erased(adapters, issuer)`: whether it may name erased cardholders until somebody else has
-  confirmed something, so that an erasure waits for that;
 - `condition(issuer, store, now)`: a `Condition` of what runs beside the flows;
-- `gauges()`: its metrics; `schedules(issuer)`: the variables of `prefect.yaml` that it sets.
+- `gauges()`: its metrics; `schedules(issuer)`: the variables of `prefect.yaml` that it sets, and
+  `scheduled(issuer)`: deployments of its own (`Scheduled`);
+- `events(context)`: what `watch` emits (`Event`); one was emitted when the next is asked for;
+- `balance_lines(context, run)`: equations of a run's balance (`Line`);
+- `delivered_links(connection, issuer)`: links that somebody was handed (DELIVERED_LINK), and
+  `history(adapters, issuer, cuid)`: what it knows of a cardholder (`History`);
+- `evidence()`: the pattern of the objects that decide who has which link; `folders()`: its folders
+  in the store that retention and erasures clean.
+
+What names cardholders is found, erased, purged and recovered by these:
+
+- `places()`: places of personal data by name (`Place`), and `mentions(context, people, runs)`: the
+  objects there (`Mention`) that name some people, of whom these runs have rows;
+- `erase(context, cleaner, named)`: remove them, but for places that wait;
+  `names_erased(adapters, issuer)`: whether there may be any that wait;
+- `withdrawal_step(context, people)`: the step by which others are told not to use a link of theirs,
+  None where nobody may; then `erase_confirmed(context, cleaner, people, named, note)`: remove what
+  waited, and `note` first the keys of the objects that go;
+- `purgeable(context, until)`: objects by kind that are as old as that;
+  `before_purge(context, keys)` is called before objects go;
+- `recovered(adapters, issuer)`: read from the store what the journal has not, where a database was
+  lost.
 
 A module `hooks` imports by itself only what is light: the kernel asks for kinds while it is
 imported.

@@ -31,7 +31,7 @@ from flows.runs.context import IssuerContext
 from flows.runs.erased import Erasures, all_erasures
 from flows.runs.errors import NotFoundError
 from flows.runs.journal import Act, enter
-from flows.runs.named_objects import EVIDENCE, is_named
+from flows.runs.named_objects import is_evidence, is_named
 from flows.runs.purges import purges
 from flows.runs.store import ConflictError
 from flows.steps import Step
@@ -205,7 +205,7 @@ class _Purges:
         """Return whether an object that is gone was removed by retention or by an erasure."""
         if finding.key in self.erasures.deleted:
             return True
-        if not EVIDENCE.fullmatch(finding.key):
+        if not is_evidence(finding.key):
             return False
         kind = finding.key.removeprefix(f"{self._issuer}/").partition("/")[0]
         moments = [record.since for record in self._of_no_run if kind in record.objects]

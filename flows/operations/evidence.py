@@ -38,7 +38,7 @@ def evidence(context: IssuerContext, run: str) -> dict[str, bytes]:
     decided = decision_rows(context.adapters, issuer, subjects)
     files["purges.jsonl"] = _lines([record.model_dump(mode="json") for record in stored_run.purges])
     files["decisions.jsonl"] = _lines(decided)
-    for more in hooks("evidence"):
+    for more in hooks("evidence_of"):
         files |= {
             name: canonical(to_jsonable_python(facts)) for name, facts in more(stored_run).items()
         }

@@ -4,30 +4,27 @@ It reads every ledger of the issuer, and looks nothing up in what is derived fro
 report, lists), so what it finds is what an erasure has to remove, and an export has to show.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import chain
 
 import polars as pl
 
-from flows.book.deliveries import read_changes
 from flows.extensions import hooks
 from flows.runs.adapters import Adapters
 from flows.runs.answers import run_answers
 from flows.runs.context import IssuerContext
 from flows.runs.decisions import CARDS, LINKS, decisions
-from flows.runs.delivered import all_deliveries, delivered_links_key, delivery_folder, delivery_of
 from flows.runs.erased import Mention, NamedPeople, People, rows_of
 from flows.runs.frames import from_parquet
-from flows.runs.keys import acknowledgements, deliveries, placements, results
+from flows.runs.keys import placements, results
 from flows.runs.persons import by_holder, holders_of
 from flows.runs.placements import placements_key, read_placements
 from flows.runs.single_links import SingleLink, prompted_singles
-from flows.runs.store import Store, read, read_if_stored
+from flows.runs.store import Store, read
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently
-from flows.runs.told import TOLD_ROWS, runs_by_folder
 from flows.runs.transactions import kept_reports
 from schemas.ledger import SUBMITTED
 from schemas.manifest import LedgerPart
@@ -44,17 +41,14 @@ def mentions(context: IssuerContext, people: People) -> Iterator[Mention]:
     yield from in_runs
     store = context.adapters.store
     issuer = context.issuer.issuer
-    yield from _in_acknowledgements(
-        context.adapters, issuer, {each.run for each in in_runs if each.rows}
-    )
+    runs = {each.run for each in in_runs if each.rows}
+    for mentioned in hooks("mentions"):
+        yield from mentioned(context, people, runs)
     singles = [
         single for single in prompted_singles(context.adapters, issuer) if _is_of(single, people)
     ]
     yield from map(_single, singles)
-    yield from _in_deliveries(context, people)
     yield from _in_reports(store, issuer, people)
-    for personal_data in hooks("personal_data"):
-        yield from personal_data(context, people)
     if isinstance(people, NamedPeople):
         yield from _decisions(context.adapters, issuer, people.cuids)
 
@@ -148,49 +142,6 @@ def _single(single: SingleLink) -> Mention:
     answer = single.answered.model_dump(mode="json") if single.answered else {}
     facts = {**single.asked.model_dump(mode="json"), **answer}
     return Mention("single", single.place, [facts], single.run or "")
-
-
-def _in_acknowledgements(
-    adapters: Adapters, issuer: str, runs: Collection[str]
-) -> Iterator[Mention]:
-    """Yield the files that told the issuer of these runs; those without a row, of a database that
-    was lost, may be of any run.
-    """
-    if not runs:
-        return
-    run_of = runs_by_folder(adapters, issuer)
-    for entry in adapters.store.keys(acknowledgements(issuer)):
-        file = TOLD_ROWS.search(entry.key)
-        if file is None:
-            continue
-        run = run_of.get(file["folder"])
-        if run is None or run in runs:  # "": it names no rows
-            yield Mention("acknowledgements", entry.key, (), run or "")
-
-
-def _in_deliveries(context: IssuerContext, people: People) -> Iterator[Mention]:
-    """Yield the deliveries with links of these cardholders: as they were handed out, or their rows
-    alone, where a process died before it wrote them.
-    """
-    store = context.adapters.store
-    issuer = context.issuer.issuer
-    with context.adapters.database.snapshot() as connection:
-        changes = read_changes(connection, issuer)
-    rows = changes.filter(people.named_by(changes["cuid"])).drop("link")
-    stored = [delivery_of(entry.key) for entry in store.keys(deliveries(issuer))]
-    named_by_store = {delivery for delivery in stored if delivery is not None}
-    for delivery in sorted(named_by_store.union(all_deliveries(context.adapters, issuer))):
-        whose = {"receiver": delivery.receiver, "delivery": delivery.number}
-        key = delivered_links_key(store, issuer, delivery)
-        content = read_if_stored(store, key) if key else None
-        if content is not None:
-            links = from_parquet(content)
-            named = links.filter(people.named_by(links["cuid"]))
-        else:
-            named = rows.filter(**whose)
-        if not named.is_empty():
-            place = key or delivery_folder(issuer, delivery.number, delivery.receiver)
-            yield Mention("deliveries", place, [{**whose, **row} for row in named.to_dicts()])
 
 
 def _in_reports(store: Store, issuer: str, people: People) -> Iterator[Mention]:

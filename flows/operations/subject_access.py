@@ -21,7 +21,7 @@ from flows.resend.selected_run import reopen_source
 from flows.runs.context import IssuerContext
 from flows.runs.erased import Mention, NamedPeople
 from flows.runs.stored_run import StoredRun
-from schemas.personal_data import PLACES
+from schemas.personal_data import places
 from schemas.portal import CVV, CVV_HASH, PAN, columns
 
 SECRET = (PAN, CVV, CVV_HASH)
@@ -53,7 +53,7 @@ def disclosures(context: IssuerContext, cuid: str) -> list[Disclosure]:
     by_place["extracts"] += _extracts(context, named)
     return [
         Disclosure(name, place.holds, place.why, place.until, tuple(_once(by_place[name])))
-        for name, place in PLACES.items()
+        for name, place in places().items()
         if by_place[name]
     ]
 

@@ -12,9 +12,16 @@ from typing import Any, cast
 import polars as pl
 import pytest
 
+from flows.extensions.deliveries import reaching as delivery_handover
+from flows.extensions.deliveries.delivered import HandoverTrouble, delivery_folder, line_of
+from flows.extensions.deliveries.due import _last_event
+from flows.extensions.deliveries.formats import Delivery
+from flows.extensions.deliveries.handover import DONE, Handed, make, note
+from flows.extensions.deliveries.reaching import FIRST_WAIT, LONGEST_WAIT
+from flows.extensions.deliveries.receivers import confirm
+from flows.extensions.deliveries.webhook import Answer
 from flows.operations import (
     break_decisions,
-    delivery_handover,
     erasing,
     giving_up,
     manual_attribution,
@@ -23,25 +30,15 @@ from flows.operations import (
     retention,
     summaries,
 )
-from flows.operations.delivered_so_far import confirm
-from flows.operations.delivery_handover import FIRST_WAIT, LONGEST_WAIT
-from flows.operations.due_acknowledgements import _last_event
 from flows.operations.giving_up import Which, _of_reasons
 from flows.reports.reconciled import Findings
 from flows.runs.chunks import OutboxChunk
-from flows.runs.context import Answer
-from flows.runs.delivered import HandoverTrouble, delivery_folder, line_of
 from flows.runs.events import ANSWERED
-from flows.runs.handovers import DONE, Handed, make, note
 from flows.runs.journal import enter
 from flows.runs.store import Entry
 from flows.runs.stored_run import StoredRun
 from schemas.manifest import LedgerPart, ManifestChunk
-from schemas.records import (
-    Attribution,
-    Delivery,
-    RewrittenPart,
-)
+from schemas.records import Attribution, RewrittenPart
 from tests.memory import MemoryStore
 from tests.memory_bench import MemoryBench, memory_bench
 from tests.night import BANK, DAY, NOON

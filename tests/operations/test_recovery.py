@@ -16,14 +16,14 @@ from click.testing import CliRunner, Result
 from flows import wiring
 from flows.adapters.local import LocalStore
 from flows.book.book import read_book
-from flows.book.deliveries import read_changes
 from flows.cli.main import main
 from flows.database.connection import Database
+from flows.extensions.deliveries.delivered import read_changes
+from flows.extensions.deliveries.delivery import deliver
 from flows.extensions.governance.in_force import compared
 from flows.extensions.governance.requests import unexpired
 from flows.extensions.governance.two_persons import ApprovalError, Command, carrying_out, request
 from flows.operations.audit import verify
-from flows.operations.delivery import deliver
 from flows.operations.recovery import SegmentsError, recover
 from flows.partner_api.link_plan import LOST, NO_ANSWER, RowName, RowOutcome, plan_links
 from flows.runs.adapters import Adapters

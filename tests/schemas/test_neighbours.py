@@ -8,13 +8,13 @@ from datetime import date
 import polars as pl
 import pytest
 
+from flows.extensions.deliveries.settings import Receiver
 from schemas.cell_formats import day_number
 from schemas.code_pages import looks_ebcdic
 from schemas.conditions import not_far
 from schemas.copybook import CopybookError, read_copybook
 from schemas.eligible import Condition
 from schemas.expressions import holds_card
-from schemas.handover import Receiver
 from schemas.issuer import RuleSettings
 from schemas.portal import MONTH, YEAR
 

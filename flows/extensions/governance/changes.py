@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel
 
+from flows.extensions import settings_tables
 from flows.redaction import redact, redacted
 from schemas.issuer import Issuer
 from schemas.settings import Act
@@ -32,15 +33,13 @@ BY_ACT: Final[Mapping[Act, Sequence[str]]] = {
         "portal.key_curves",
         "portal.sealed",
         "portal.allowed_hosts",
-        "acknowledgement",
-        "deliveries",
         "service",
         "store",
         "limits",
         "resend",
         "retention",
-        "four_eyes",
         "audit",
+        *settings_tables(),
     ),
     "mapping": (
         "source",

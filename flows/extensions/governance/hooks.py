@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from flows.reports.work_kinds import Kind
     from flows.runs.context import IssuerContext
     from flows.runs.erased import Mention, People
+    from flows.runs.store import Cleaner
     from flows.runs.stored_run import StoredRun
     from flows.steps import Text
+    from schemas.personal_data import Place
     from schemas.settings import Act
 
 
@@ -61,7 +63,7 @@ def matters(context: IssuerContext, _book: Book, _now: datetime) -> Iterator[Wor
     return lines.matters(context)
 
 
-def evidence(run: StoredRun) -> dict[str, Any]:
+def evidence_of(run: StoredRun) -> dict[str, Any]:
     """Return the settings that a run was made with, and the requests that name it."""
     return {
         "settings_in_force.json": in_force.made_with(run),
@@ -74,11 +76,16 @@ def row_finding(table: Table, entered: Mapping[str, Any], values: Mapping[str, A
     return requests.finding(entered, values) if table is tables.REQUEST else ""
 
 
-def personal_data(context: IssuerContext, people: People) -> Iterator[Mention]:
+def places() -> dict[str, Place]:
+    """Return where personal data is kept."""
+    return requests.PLACES
+
+
+def mentions(context: IssuerContext, people: People, _runs: Collection[str]) -> Iterator[Mention]:
     """Yield the requests that name some of these cardholders."""
-    return requests.naming(context, people)
+    return requests.mentions(context, people)
 
 
-def forget(context: IssuerContext, named: Iterable[Mention]) -> None:
+def erase(context: IssuerContext, _cleaner: Cleaner, named: Iterable[Mention]) -> None:
     """Remove what requests say of them."""
-    requests.forget(context, named)
+    requests.erase(context, named)

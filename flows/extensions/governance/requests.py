@@ -27,9 +27,18 @@ from flows.runs.keys import extracts
 from flows.runs.stored_run import StoredRun
 from flows.steps import Step, parsed_line
 from schemas.database import JOURNAL
+from schemas.personal_data import Place
 from schemas.records import Record
 
-PLACE: Final = "requests"  # of personal data
+PLACE: Final = "requests"
+PLACES: Final = {
+    PLACE: Place(
+        "a cuid that a command named, which needed two persons",
+        "evidence of what was agreed to",
+        "not purged; an erasure leaves that there was a request, and not for what",
+        erased=True,
+    ),
+}
 MADE: Final = "made"
 CARRIED_OUT: Final = "carried out"  # its command is under way, or was killed
 GIVEN_BACK: Final = "given back"  # its command failed
@@ -198,7 +207,7 @@ def evidence(run: StoredRun) -> list[dict[str, Any]]:
     ]
 
 
-def naming(context: IssuerContext, people: People) -> Iterator[Mention]:
+def mentions(context: IssuerContext, people: People) -> Iterator[Mention]:
     """Yield the requests in which a word names some of these cardholders."""
     for request in requests(context.adapters, context.issuer.issuer):
         words = pl.Series(list(_words_in([request.parameters, request.would])), dtype=pl.String)
@@ -207,7 +216,7 @@ def naming(context: IssuerContext, people: People) -> Iterator[Mention]:
             yield Mention(PLACE, request.number, [facts])
 
 
-def forget(context: IssuerContext, named: Iterable[Mention]) -> None:
+def erase(context: IssuerContext, named: Iterable[Mention]) -> None:
     """Remove what requests say of somebody, but that there was one."""
 
     def work(act: Act) -> None:

@@ -48,9 +48,9 @@ TABLES = {"four_eyes": (FourEyes, FourEyes())}
 
 def validate(issuer: Any) -> None:
     """Refuse deliveries by a schedule where they need two persons: ValueError."""
-    if "deliver" not in issuer.four_eyes.acts:
+    if "deliver" not in issuer.table(FourEyes).acts:
         return
-    for name, receiver in getattr(issuer, "deliveries", {}).items():
+    for name, receiver in dict(issuer).get("deliveries", {}).items():
         if receiver.schedule != "by-hand":
             raise ValueError(
                 f"[four_eyes] acts names deliver, so nothing is delivered without two persons: "

@@ -24,44 +24,48 @@ import pytest
 from flows.adapters.gpg_opener import GpgOpener
 from flows.adapters.gpg_sealer import GpgSealer
 from flows.adapters.local import LocalStore
-from flows.adapters.webhook import Webhook, WebhookSecretError
 from flows.book.book import read_book
-from flows.book.deliveries import delivered_links, read_changes
-from flows.extensions.governance.settings import FourEyes
-from flows.operations.alerts import current_alerts
-from flows.operations.break_decisions import close_break
-from flows.operations.delivered_so_far import confirm
-from flows.operations.delivery import deliver, owes_withdrawal
-from flows.operations.delivery_handover import (
+from flows.extensions.deliveries import webhook
+from flows.extensions.deliveries.delivered import (
+    delivered_links,
+    delivery_folder,
+    line_of,
+    read_changes,
+)
+from flows.extensions.deliveries.delivery import deliver, owes_withdrawal
+from flows.extensions.deliveries.formats import DeliveryEvent
+from flows.extensions.deliveries.handover import last_handed
+from flows.extensions.deliveries.reaching import (
     Outcome,
     deliver_after_ingest,
     deliver_to,
+    events,
     hand_over,
-    notices_to_emit,
-    record_emitted,
     retry_receivers,
 )
-from flows.operations.erasure import OfRows, erase, finish_erasures
-from flows.operations.giving_up import Which, give_up
-from flows.operations.receivers import (
+from flows.extensions.deliveries.receivers import (
     NoReceiverError,
     WhichReceiverError,
+    confirm,
     only_one,
     receivers_of,
     without_table,
 )
+from flows.extensions.deliveries.settings import Receiver
+from flows.extensions.deliveries.webhook import Webhook, WebhookSecretError
+from flows.extensions.governance.settings import FourEyes
+from flows.operations.alerts import current_alerts
+from flows.operations.break_decisions import close_break
+from flows.operations.erasure import OfRows, erase, finish_erasures
+from flows.operations.giving_up import Which, give_up
 from flows.reports.across import reconcile_runs
 from flows.runs.context import IssuerContext
-from flows.runs.delivered import delivery_folder, line_of
 from flows.runs.erased import NamedPeople
-from flows.runs.handovers import last_handed
 from schemas.breaks import CONFLICTING_RESULT, LINK
-from schemas.delivery import DeliveryEvent
-from schemas.handover import Receiver
 from tests import keys
 from tests.builders import quick
+from tests.extensions.deliveries.test_delivery import Killed, Mortal, answer, bench_of, linked
 from tests.night import BANK, NOON, Bench, issuer
-from tests.operations.test_delivery import Killed, Mortal, answer, bench_of, linked
 from tests.operations.test_erasure import cleaner
 
 SECRET = "whsec_" + base64.b64encode(b"a secret of thirty-two bytes, ok").decode()
@@ -107,6 +111,12 @@ def hook() -> Iterator[Hook]:
         thread.join()
 
 
+@pytest.fixture(autouse=True)
+def webhook_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every receiver have the same secret."""
+    monkeypatch.setattr(webhook, "secret", lambda _: SECRET)
+
+
 def with_receivers(bench: Bench, **tables: Mapping[str, Any]) -> Bench:
     """Let a bench have these receivers."""
     built = {name: Receiver.model_validate(table) for name, table in tables.items()}
@@ -115,19 +125,13 @@ def with_receivers(bench: Bench, **tables: Mapping[str, Any]) -> Bench:
 
 
 def reached(bench: Bench, place: Path | None = None) -> IssuerContext:
-    """Return the context of a bench that reaches places, keys and webhooks."""
+    """Return the context of a bench that reaches places and keys."""
     own = keys.sound()
-
-    def announcer(receiver: str) -> Webhook | None:
-        address = bench.issuer.deliveries[receiver].webhook
-        return Webhook.of(address, "SECRET", SECRET, bench.now) if address else None
-
     return bench.context._replace(
-        place_of=lambda settings: LocalStore(place) if place and settings.to else None,
-        sealer_to=lambda _: GpgSealer(
+        place_of=lambda _: LocalStore(place) if place else None,
+        sealer_to=lambda *_: GpgSealer(
             [own.public], [own.fingerprint], armor=False, compression="zip", today=NOON.date()
         ),
-        announcer_of=announcer,
     )
 
 
@@ -393,12 +397,10 @@ def test_prefect_is_told_of_a_delivery_once(tmp_path: Path) -> None:
     answer(bench, *FIRST_ROWS)
     everybody(bench.context)
 
-    notices = list(notices_to_emit(bench.context))
-    for notice in notices:
-        record_emitted(bench.context, notice)
+    emitted = list(events(bench.context))
 
-    assert [("one", 1)] == [(notice.receiver, notice.number) for notice in notices]
-    assert [] == list(notices_to_emit(bench.context))
+    assert [("cardlink.delivery.bank.one", 1)] == [(one.resource, one.number) for one in emitted]
+    assert [] == list(events(bench.context))
 
 
 def test_the_book_has_a_link_as_delivered_while_any_receiver_has_it(tmp_path: Path) -> None:

@@ -1,9 +1,11 @@
-"""Deliver an issuer's links to whoever sends them to the cardholders."""
+"""Deliver an issuer's links to whoever sends them to the cardholders; tell it what became of its
+extracts.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from flows.commands import on_first_use
 from flows.commands.context import Context
@@ -14,13 +16,19 @@ from flows.commands.result import Part, Place, Result, worst
 from flows.errors import CardlinkError
 from flows.steps import RECEIPT, WHY, Sentence, Step, Values
 from flows.wiring import wire
-from schemas.actions import DeliveryGate
 
 with on_first_use():
-    from flows.operations import delivered_so_far, delivery, delivery_handover, receivers
+    from flows.extensions.deliveries import (
+        acknowledgement,
+        delivered,
+        delivery,
+        formats,
+        handover,
+        reaching,
+        receivers,
+        settings,
+    )
     from flows.runs import context as contexts
-    from flows.runs import delivered, handovers
-    from schemas import handover, records
 
 DELIVER = Form(
     "deliver",
@@ -43,7 +51,7 @@ def deliver(
     receiver: Receiver = "",
     *,
     confirm: Number | None = None,
-    opened: Annotated[Sequence[DeliveryGate], Field("--open")] = (),
+    opened: Annotated[Sequence[Literal["withdrawals"]], Field("--open")] = (),
     reason: Reason = "",
     dry_run: DryRun = False,
 ) -> Result:
@@ -70,7 +78,7 @@ def deliver(
         why_opened = issuer_context.adapters.signed(reason)["reason"]
     named = receivers.receivers_of(issuer_context, receiver)
     outcomes = list(
-        delivery_handover.deliver_to(
+        reaching.deliver_to(
             issuer_context, named, at_once=True, hands_over=not dry_run, opened=why_opened
         )
     )
@@ -85,7 +93,7 @@ def with_deliveries(context: contexts.IssuerContext, result: Result) -> Result:
     A receiver that cannot be reached is named, and the command is done all the same.
     """
     try:
-        outcomes = delivery_handover.deliver_after_ingest(context)
+        outcomes = reaching.deliver_after_ingest(context)
     except CardlinkError as error:
         failed = Sentence("links were not delivered: {error}", error=error.text)
         facts = {**result.facts, "not_delivered": str(error.text)}
@@ -107,7 +115,7 @@ def _confirm(
 ) -> Result:
     issuer = context.issuer.issuer
     receiver = receivers.only_one(context, named)
-    confirmed = delivered_so_far.confirm(context, number, reason, receiver)
+    confirmed = receivers.confirm(context, number, reason, receiver)
     facts = {
         "issuer": issuer,
         "receiver": receiver,
@@ -128,7 +136,7 @@ def _confirm(
 
 def _delivered(
     context: contexts.IssuerContext,
-    outcomes: Sequence[delivery_handover.Outcome],
+    outcomes: Sequence[reaching.Outcome],
     dry_run: bool,
     options: Mapping[str, Values],
 ) -> Result:
@@ -150,7 +158,7 @@ def _delivered(
     return Result(facts, shown, next_step, worst(map(_exit_code, outcomes)))
 
 
-def _exit_code(outcome: delivery_handover.Outcome) -> int:
+def _exit_code(outcome: reaching.Outcome) -> int:
     if outcome.error is not None:
         return outcome.error.exit_code
     if outcome.problem:
@@ -159,7 +167,7 @@ def _exit_code(outcome: delivery_handover.Outcome) -> int:
 
 
 def _next_step(
-    context: contexts.IssuerContext, outcomes: Sequence[delivery_handover.Outcome]
+    context: contexts.IssuerContext, outcomes: Sequence[reaching.Outcome]
 ) -> Step | None:
     """Return how the first delivery that waits for it is confirmed."""
     issuer = context.issuer.issuer
@@ -174,19 +182,19 @@ def _next_step(
     return None
 
 
-def _is_confirmed(context: contexts.IssuerContext, outcome: delivery_handover.Outcome) -> bool:
+def _is_confirmed(context: contexts.IssuerContext, outcome: reaching.Outcome) -> bool:
     line = delivered.line_of(context.issuer.issuer, outcome.receiver)
-    known = handovers.handed(context.adapters, line, outcome.delivered.number)
+    known = handover.handed(context.adapters, line, outcome.delivered.number)
     return known is not None and known.confirmed is not None
 
 
-def _withdrawing(context: contexts.IssuerContext, outcome: delivery_handover.Outcome) -> Step:
+def _withdrawing(context: contexts.IssuerContext, outcome: reaching.Outcome) -> Step:
     """Return the step that withdraws the links which wait for a decision."""
     named = _argument(context, outcome.receiver)
     return Step("deliver", context.issuer.issuer, named, open="withdrawals", reason=WHY)
 
 
-def _facts(outcome: delivery_handover.Outcome) -> dict[str, Any]:
+def _facts(outcome: reaching.Outcome) -> dict[str, Any]:
     done = outcome.delivered
     facts: dict[str, Any] = {
         "receiver": outcome.receiver,
@@ -203,7 +211,7 @@ def _facts(outcome: delivery_handover.Outcome) -> dict[str, Any]:
 
 
 def _lines(
-    context: contexts.IssuerContext, outcome: delivery_handover.Outcome, *, dry_run: bool
+    context: contexts.IssuerContext, outcome: reaching.Outcome, *, dry_run: bool
 ) -> Iterator[Part]:
     """Yield what is to be said of a receiver."""
     name = _name(context.issuer.issuer, outcome.receiver)
@@ -240,7 +248,7 @@ def _state(done: delivery.Delivered, *, would_be: bool) -> str:
     return "not confirmed yet, nothing new since"
 
 
-def _counts(name: str, number: int, record: records.Delivery, state: str) -> str:
+def _counts(name: str, number: int, record: formats.Delivery, state: str) -> str:
     return (
         f"{name}: delivery {number} {state}: {record.new:,} new, "
         f"{record.replaced:,} replaced, {record.withdrawn:,} withdrawn; "
@@ -249,27 +257,126 @@ def _counts(name: str, number: int, record: records.Delivery, state: str) -> str
 
 
 def _place(
-    context: contexts.IssuerContext, receiver: str, number: int, record: records.Delivery
+    context: contexts.IssuerContext, receiver: str, number: int, record: formats.Delivery
 ) -> str:
     """Return where the files are, and their names."""
     issuer = context.issuer.issuer
-    settings = receivers.settings_of(context.issuer, receiver)
+    table = settings.settings_of(context.issuer, receiver)
     place = f"{context.issuer.root}/{delivered.delivery_folder(issuer, number, receiver)}"
-    if settings.to is not None:
+    if table.to is not None:
         id_ = delivered.DeliveryId(receiver, number)
-        place = f"{settings.to.rstrip('/')}/{delivered_so_far.place_below(issuer, id_)}"
+        place = f"{table.to.rstrip('/')}/{receivers.place_below(issuer, id_)}"
     return f"{place} ({' '.join(record.names)})"
 
 
 def _name(issuer: str, receiver: str) -> str:
-    return issuer if receiver == handover.DEFAULT else f"{issuer} to {receiver}"
+    return issuer if receiver == settings.DEFAULT else f"{issuer} to {receiver}"
 
 
 def _argument(context: contexts.IssuerContext, receiver: str) -> str:
     """Return a receiver as a command names it, "" for the default one where there is no other."""
     is_only = len(receivers.receivers_of(context)) == 1
-    return "" if receiver == handover.DEFAULT and is_only else receiver
+    return "" if receiver == settings.DEFAULT and is_only else receiver
 
 
 def _marked(line: str, dry_run: bool) -> str:
     return f"dry run, nothing was written: {line}" if dry_run else line
+
+
+# Acknowledgements
+# --------------------------------------------------------------------------------------------------
+
+
+ACKNOWLEDGE = Form(
+    "acknowledge",
+    "acknowledgements of {issuer}",
+    retries=(10, 60),
+)
+LEFT_OUT = {"files", "folder"}  # of a record's facts: they begin with the moment
+NOT_WANTED = "no [acknowledgement] in its TOML: the issuer is told nothing"
+
+
+@entry("acknowledge", form=ACKNOWLEDGE)
+def acknowledge(
+    context: Context,
+    issuer: Issuer,
+    *,
+    confirm: Number | None = None,
+    reason: Reason = "",
+    dry_run: DryRun = False,
+) -> Result:
+    """Tell ISSUER what became of its extracts, as far as that is new; `submit` and `ingest` do so
+    at their end.
+
+    Args:
+        issuer: Whose extracts. `[acknowledgement]` says where the files go, and to whom they are
+            sealed.
+        confirm: Record that the issuer has this acknowledgement and those before it; then give the
+            reason, such as its receipt.
+
+    Example:
+        cardlink acknowledge first-bank --dry-run
+    """
+    issuer_context = wire(context.folder, issuer, dry_run=dry_run)
+    facts = {"issuer": issuer, "dry_run": dry_run}
+    if confirm is not None:
+        confirmed = acknowledgement.confirm(issuer_context, confirm, reason)
+        line = (
+            f"{issuer}: acknowledgement {confirm} confirmed by {confirmed.by}: {confirmed.reason}"
+        )
+        facts |= {"number": confirm, **confirmed.model_dump(mode="json")}
+        recording = Step("acknowledge", issuer, confirm=confirm, reason=reason)
+        return Result(facts, [_marked(line, dry_run)], recording if dry_run else None)
+    if settings.acknowledging(issuer_context.issuer) is None:
+        return Result({**facts, "told": []}, [f"{issuer}: {NOT_WANTED}"])
+    facts_told, lines = tell(issuer_context, dry_run=dry_run)
+    nothing = _marked(f"{issuer}: nothing new to tell the issuer", dry_run)
+    next_step = Step("acknowledge", issuer) if dry_run and lines else None
+    return Result({**facts, "told": facts_told}, lines or [nothing], next_step)
+
+
+def tell(
+    context: contexts.IssuerContext, *, dry_run: bool = False
+) -> tuple[list[dict[str, object]], list[Place]]:
+    """Tell an issuer what is new of its extracts; return that as facts and as lines."""
+    if settings.acknowledging(context.issuer) is None:
+        return [], []
+    written = acknowledgement.acknowledge(context)
+    acknowledgement.take_receipts(context)
+    facts = [
+        {"number": each.number, **each.record.model_dump(mode="json", exclude=LEFT_OUT)}
+        for each in written
+    ]
+    return facts, [_told_line(context, each, dry_run=dry_run) for each in written]
+
+
+def with_acknowledgements(context: contexts.IssuerContext, result: Result) -> Result:
+    """Return the result of a command, with what the issuer was told because of it.
+
+    Where it cannot be told, that is said, and the command is done all the same.
+    """
+    try:
+        written, lines = tell(context)
+    except CardlinkError as error:
+        failed = Sentence("the issuer was not told: {error}", error=error.text)
+        facts = {**result.facts, "not_acknowledged": str(error.text)}
+        return result._replace(facts=facts, shown=[*result.shown, failed])
+    if not written:
+        return result
+    shown: list[Part] = [*result.shown, *lines]
+    return result._replace(facts={**result.facts, "acknowledgements": written}, shown=shown)
+
+
+def _told_line(
+    context: contexts.IssuerContext, written: acknowledgement.Told, *, dry_run: bool
+) -> Place:
+    record = written.record
+    counts = ", ".join(f"{number:,} {status}" for status, number in record.rows.items() if number)
+    table = settings.acknowledging(context.issuer)
+    issuer = context.issuer.issuer
+    own = f"{context.issuer.root}/{acknowledgement.acknowledgements(issuer)}"
+    folder = (table.to if table and table.to else own).rstrip("/")
+    rows = f" ({counts})" if counts else ""
+    line = f"{issuer}: acknowledgement {written.number} of {record.extract}: {record.status}{rows}"
+    path = "" if dry_run else f"{folder}/{record.folder}"
+    return Place(path, _marked(line, dry_run))

@@ -10,21 +10,22 @@ import polars as pl
 import pytest
 from sqlalchemy import insert
 
-from flows.book.deliveries import (
-    CHANGE,
-    delivered_links,
-    forget_changes,
-    history_of,
-    read_changes,
-)
 from flows.book.stored_book import insert_rows
 from flows.database.connection import Database
 from flows.errors import BugError
-from flows.runs.delivered import DeliveryId, line_of
-from flows.runs.handovers import make
+from flows.extensions.deliveries.delivered import (
+    CHANGE,
+    DeliveryId,
+    delivered_links,
+    forget_changes,
+    history_of,
+    line_of,
+    read_changes,
+)
+from flows.extensions.deliveries.formats import Delivery
+from flows.extensions.deliveries.handover import make
+from flows.extensions.deliveries.tables import DELIVERY, DELIVERY_CHANGE
 from flows.runs.journal import Act, enter, entries
-from schemas.database import DELIVERY, DELIVERY_CHANGE
-from schemas.records import Delivery
 from tests.memory_bench import memory_bench
 from tests.night import BANK, Bench
 

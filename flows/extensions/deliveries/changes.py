@@ -1,16 +1,22 @@
-"""The changes that a delivery of links consists of, as frames: what is new, replaced or withdrawn.
+"""The changes of a delivery of links, as frames and as files: what is new, replaced or withdrawn.
 
 Put here what compares links; `delivery.py` reads and writes them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date
+from io import BytesIO
+from typing import Final, NamedTuple
 
 import polars as pl
 
-from flows.book.deliveries import WITHDRAWN
-from flows.book.standing import LEFT
-from schemas.settings import CHANGES
+from flows.book.stages import LOOK, served_cards
+from flows.book.standing import GIVEN_UP, HAS_LINK, LEFT
+from flows.extensions.deliveries.delivered import WITHDRAWN
+from flows.extensions.deliveries.settings import CHANGES, Receiver
+from flows.runs.frames import csv_pieces
+from schemas.settings import LinkSettings
+from schemas.tables import parquet
 
 ISSUE = ["cuid", "last_4", "expiration"]  # of a card (`flows.runs.cards`)
 CARD = ["cuid", "last_4"]
@@ -116,3 +122,85 @@ def _marked(
     looked_for = others.select(look).join(rows, on=look, how="semi")  # few of a million
     known = looked_for.unique().with_columns(pl.lit(value=True).alias(name))
     return rows.join(known, on=look, how="left").with_columns(pl.col(name).fill_null(value=False))
+
+
+EXPIRES_ON: Final = "expires_on"
+
+
+def delivery_files(
+    changes: pl.DataFrame, receiver: Receiver, links: LinkSettings
+) -> dict[str, bytes]:
+    """Return the files of a delivery by name, in clear.
+
+    `changes`: its rows (`flows.operations.link_changes.CHANGED`). `links`: what counts where the
+    receiver's own settings do not say.
+    """
+    own = receiver.columns or links.columns
+    columns = [(str(column), name) for column, name in own.items()]
+    if not receiver.columns:
+        columns += [(name, name) for name in CHANGES]
+    dates = links
+    if receiver.date_format is not None:
+        dates = links.model_copy(update={"date_format": receiver.date_format})
+    if receiver.format != "parquet":  # which has dates of its own
+        changes = changes.with_columns(pl.col(EXPIRES_ON).dt.strftime(dates.strftime))
+    rows = changes.select(pl.col(column).alias(name) for column, name in columns)
+    limit = receiver.rows_per_file or links.rows_per_file
+    write = _WRITERS[receiver.format]
+    return {name: write(part) for name, part in _parts(rows, limit, receiver.format)}
+
+
+def _parts(rows: pl.DataFrame, limit: int | None, kind: str) -> Iterator[tuple[str, pl.DataFrame]]:
+    """Yield the rows of each file by its name.
+
+    Parquet files are always numbered: links.parquet is our own record of the delivery.
+    """
+    if limit is None and kind != "parquet":
+        yield f"links.{kind}", rows
+        return
+    for number, part in enumerate(rows.iter_slices(limit or rows.height), start=1):
+        yield f"links-{number:05d}.{kind}", part
+
+
+def _csv(rows: pl.DataFrame) -> bytes:
+    return b"".join(csv_pieces([rows], rows.columns, unchanged=True))
+
+
+def _json_lines(rows: pl.DataFrame) -> bytes:
+    out = BytesIO()
+    rows.write_ndjson(out)
+    return out.getvalue()
+
+
+_WRITERS: Final[dict[str, Callable[[pl.DataFrame], bytes]]] = {
+    "csv": _csv,
+    "jsonl": _json_lines,
+    "parquet": parquet,
+}
+
+
+STOPPED = [LEFT.name, GIVEN_UP.name]  # states in which a card needs no link
+
+
+class ToDeliver(NamedTuple):
+    """How many links no delivery has, and how many delivered ones are to be withdrawn.
+
+    `left`: those of them whose cards left, of so many `delivered`.
+    """
+
+    new: int = 0
+    ended: int = 0
+    left: int = 0
+    delivered: int = 0
+
+
+def to_deliver(cards: pl.DataFrame, delivered: pl.DataFrame, today: date) -> ToDeliver:
+    """Count what the next delivery of these cards has; `delivered` as Stages has it."""
+    served = served_cards(cards, today)
+    stopped = cards.filter(pl.col("standing").cast(pl.String).is_in(STOPPED))
+    gone = stopped.join(served, on=LOOK[:2], how="anti")
+    ended = delivered.join(gone, on=LOOK[:2], how="semi")
+    left = delivered.join(gone.filter(standing=LEFT.name), on=LOOK[:2], how="semi")
+    theirs = delivered.join(cards, on=LOOK[:2], how="semi")
+    new = served.filter(standing=HAS_LINK.name)
+    return ToDeliver(new.height, ended.height, left.height, theirs.height)

@@ -6,63 +6,75 @@ whoever reads takes only folders that have one. Of two processes one wins, and t
 nothing. Of a process that died before all files were there, the next command tells again under the
 next number.
 
-What is told of, and when again, is in `due_acknowledgements.py`.
+What is told of, and when again, is in `due.py`.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, NamedTuple
 
 import polars as pl
+from sqlalchemy import func, select
 
 from flows.book.book import read_book
 from flows.book.people import counted_cards
 from flows.errors import TryAgainError
-from flows.operations.acknowledged_rows import (
+from flows.extensions.deliveries import handover
+from flows.extensions.deliveries.acknowledged_rows import (
     CARDS,
     acknowledged_rows,
     reason_totals,
     totals,
 )
-from flows.operations.due_acknowledgements import Due, still_open
-from flows.operations.handing_over import Receipts, copy_to, place_lines, sealed, sealer_of
+from flows.extensions.deliveries.due import Due, still_open
+from flows.extensions.deliveries.formats import (
+    OPEN,
+    REFUSED,
+    AcknowledgedRows,
+    Acknowledgement,
+    AcknowledgementHead,
+    Confirmed,
+    FileTotals,
+    status_of,
+)
+from flows.extensions.deliveries.handover import (
+    DONE,
+    Handed,
+    Receipts,
+    confirm_handed,
+    copy_to,
+    handed,
+    last_handed,
+    make,
+    note,
+    place_lines,
+    place_of,
+    read_handed,
+    sealed,
+    sealer_of,
+)
+from flows.extensions.deliveries.settings import acknowledging
+from flows.extensions.deliveries.tables import ACKNOWLEDGEMENT
 from flows.redaction import redact
+from flows.reports.balance import Line
 from flows.resend.template import correction_template
 from flows.results.masking import mask_key
+from flows.runs.adapters import Adapters
 from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
 from flows.runs.errors import NotFoundError
 from flows.runs.frames import csv_pieces
-from flows.runs.handovers import (
-    DONE,
-    Handed,
-    confirm_handed,
-    last_handed,
-    make,
-    note,
-    read_handed,
-)
 from flows.runs.identity import canonical, digest
 from flows.runs.journal import Act, enter
-from flows.runs.keys import acknowledgements
 from flows.runs.sealing import Sealer
 from flows.runs.store import is_stored, read_if_stored
 from flows.runs.stored_journal import flush_journal
 from flows.runs.stored_run import StoredRun
-from flows.runs.told import NOTICE, acknowledgements_to, last_confirmed, told_last
 from flows.steps import Step
-from schemas.acknowledgement import (
-    OPEN,
-    REFUSED,
-    AcknowledgedRows,
-    AcknowledgementHead,
-    FileTotals,
-    status_of,
-)
 from schemas.actions import GATE_OF
 from schemas.corrections import Template
-from schemas.records import Acknowledgement, Confirmed
 
 JSON = "acknowledgement.json"
 CSV = "acknowledgement.csv"
@@ -93,7 +105,7 @@ def acknowledge(context: IssuerContext) -> list[Told]:
 
     Raises AcknowledgedMeanwhileError, NotSealedError.
     """
-    if context.issuer.acknowledgement is None:
+    if acknowledging(context.issuer) is None:
         return []
     issuer = context.issuer.issuer
     last = last_handed(context.adapters, acknowledgements_to(issuer))
@@ -107,7 +119,7 @@ def acknowledge(context: IssuerContext) -> list[Told]:
     if not news:
         return []
     cards = _cards(context)
-    with sealer_of(context, context.issuer.acknowledgement) as sealer:
+    with sealer_of(context, acknowledging(context.issuer)) as sealer:
         return [
             _tell(context, due, cards, sealer, next_number, closed)
             for next_number, due in enumerate(news, number + 1)
@@ -144,7 +156,7 @@ def take_receipts(context: IssuerContext) -> int:
     files. It counts for those before, too.
     """
     issuer = context.issuer.issuer
-    settings = context.issuer.acknowledgement
+    settings = acknowledging(context.issuer)
     confirmed = last_confirmed(context.adapters, issuer)
     if settings is None:
         return confirmed
@@ -165,7 +177,7 @@ def take_receipts(context: IssuerContext) -> int:
 
 def check_place(context: IssuerContext) -> list[str]:
     """Return what is fine about telling the issuer: its key, and the place where it takes files."""
-    settings = context.issuer.acknowledgement
+    settings = acknowledging(context.issuer)
     if settings is None:
         return []
     return place_lines(context, settings)
@@ -341,10 +353,99 @@ def _finish(context: IssuerContext, number: int, record: Acknowledgement) -> Non
 
 def _copy(context: IssuerContext, record: Acknowledgement) -> None:
     """Copy the files to where the issuer takes them, as far as they are not there."""
-    settings = context.issuer.acknowledgement
-    place = context.place_of(settings) if settings is not None else None
+    settings = acknowledging(context.issuer)
+    place = place_of(context, settings) if settings is not None else None
     flush_journal(context.adapters, context.issuer.issuer)
     if place is not None:
         folder = f"{acknowledgements(context.issuer.issuer)}{record.folder}"
         done = {NOTICE: canonical(record)}
         copy_to(context.adapters.store, folder, record.files, place, record.folder, done)
+
+
+NOTICE = "done.json"  # written last: whoever reads takes only folders that have it
+# a file that names rows, in the folder of an acknowledgement
+TOLD_ROWS = re.compile(
+    r"/(?P<folder>\d{6}-[0-9a-f]{8}/)[a-z]+\.(csv|json)(\.pgp)?(?<!/done\.json)$"
+)
+
+
+def acknowledgements(issuer: str) -> str:
+    """Return the prefix of what an issuer is told, a folder for each time."""
+    return f"{issuer}/acknowledgements/"
+
+
+def acknowledgements_to(issuer: str) -> handover.Line[Acknowledgement]:
+    """Return the acknowledgements to an issuer."""
+    return handover.Line(issuer, ACKNOWLEDGEMENT, Acknowledgement, {})
+
+
+def told_last(adapters: Adapters, issuer: str) -> dict[str, str]:
+    """Return what was told last of each run or file that is still open, by digest."""
+    row_of = ACKNOWLEDGEMENT.c
+    query = select(row_of.subject, row_of.says).where(
+        row_of.issuer == issuer, row_of.says.is_not(None)
+    )
+    with adapters.database.snapshot() as connection:
+        return {row[0]: row[1] for row in connection.execute(query)}
+
+
+def runs_by_folder(adapters: Adapters, issuer: str) -> dict[str, str]:
+    """Return the run of which each acknowledgement told, "" for none, by its folder."""
+    row_of = ACKNOWLEDGEMENT.c
+    query = select(row_of.folder, row_of.run).where(row_of.issuer == issuer)
+    with adapters.database.snapshot() as connection:
+        return {row[0]: row[1] for row in connection.execute(query)}
+
+
+def rows_told(adapters: Adapters, issuer: str, run: str) -> int | None:
+    """Return of how many rows of a run the issuer was told last; None where it was of none."""
+    row = ACKNOWLEDGEMENT.c
+    query = select(row.rows).where(row.issuer == issuer, row.run == run, row.done_at.is_not(None))
+    with adapters.database.snapshot() as connection:
+        newest_first = connection.execute(query.order_by(row.number.desc())).scalars()
+        counts = next((rows for rows in newest_first if rows), None)
+    return sum(counts.values()) if counts else None
+
+
+def last_confirmed(adapters: Adapters, issuer: str) -> int:
+    """Return the number of the last acknowledgement that the issuer has confirmed, or 0."""
+    row = ACKNOWLEDGEMENT.c
+    query = select(func.max(row.number)).where(row.issuer == issuer, row.confirmed_at.is_not(None))
+    with adapters.database.snapshot() as connection:
+        return connection.execute(query).scalar() or 0
+
+
+def first_unconfirmed(
+    adapters: Adapters, issuer: str, within: timedelta, now: datetime
+) -> tuple[int, int, Acknowledgement] | None:
+    """Return the first acknowledgement whose receipt is late: its number, that of the last one, and
+    its record; None where none is late.
+    """
+    row = ACKNOWLEDGEMENT.c
+    later = (row.number > last_confirmed(adapters, issuer), row.done_at.is_not(None))
+    ends = select(func.min(row.number), func.max(row.number)).where(row.issuer == issuer, *later)
+    with adapters.database.snapshot() as connection:
+        first, last = connection.execute(ends).one()
+    late = handed(adapters, acknowledgements_to(issuer), first) if first else None
+    if late is None or now < late.record.at + within:
+        return None
+    return first, last, late.record
+
+
+def half_told(adapters: Adapters, issuer: str) -> Handed[Acknowledgement] | None:
+    """Return the last acknowledgement where it is not complete, so that nobody takes it, and what
+    it tells was not told again.
+    """
+    last = last_handed(adapters, acknowledgements_to(issuer))
+    if last is None or last.is_done or last.row["says"] is None:
+        return None
+    return last
+
+
+def balance_lines(context: IssuerContext, run: StoredRun) -> Iterator[Line]:
+    """Yield the equation of what the issuer was told of a run, where it was."""
+    if acknowledging(context.issuer) is None:
+        return
+    rows = rows_told(context.adapters, context.issuer.issuer, run.id)
+    if rows is not None:
+        yield Line("rows acknowledged = rows read", rows, run.committed().counts.read)

@@ -10,13 +10,7 @@ import polars as pl
 
 from flows.book import standing as book
 from flows.book.attempts import CANCELLED
-from flows.reports.bank_words import CAUSE, BankWords, words_of
-from flows.reports.lists import by_reason, with_actions
-from flows.results.row_states import run_rows
-from flows.runs.cards import CONTENT_FINGERPRINTS, holder
-from flows.runs.frames import shaped
-from flows.runs.stored_run import StoredRun
-from schemas.acknowledgement import (
+from flows.extensions.deliveries.formats import (
     DONE,
     OPEN,
     REFUSED,
@@ -26,6 +20,12 @@ from schemas.acknowledgement import (
     RowStatus,
     RowTotals,
 )
+from flows.reports.bank_words import CAUSE, BankWords, words_of
+from flows.reports.lists import by_reason, with_actions
+from flows.results.row_states import run_rows
+from flows.runs.cards import CONTENT_FINGERPRINTS, holder
+from flows.runs.frames import shaped
+from flows.runs.stored_run import StoredRun
 from schemas.ledger import (
     AWAITING,
     DUPLICATE,

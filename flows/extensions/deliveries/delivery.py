@@ -21,40 +21,42 @@ from typing import NamedTuple
 import polars as pl
 
 from flows.book.book import Book, read_book
-from flows.book.deliveries import WITHDRAWN, write_changes
 from flows.book.known_runs import link_digest
-from flows.book.served import STOPPED, served_cards
+from flows.book.stages import served_cards
 from flows.errors import TryAgainError
-from flows.operations.delivered_so_far import DeliveredSoFar, delivered_so_far
-from flows.operations.delivery_files import delivery_files
-from flows.operations.handing_over import sealed, sealer_of
-from flows.operations.link_changes import CARD as CARD_OF_LINK
-from flows.operations.link_changes import (
+from flows.extensions.deliveries.changes import CARD as CARD_OF_LINK
+from flows.extensions.deliveries.changes import (
     CHANGED,
     DELTA,
     ENDED,
     FORGOTTEN,
     ISSUE,
     LINK,
+    STOPPED,
+    delivery_files,
     delta,
     perhaps_delivered,
     surely_delivered,
     undecided_withdrawals,
 )
-from flows.operations.receivers import settings_of
-from flows.redaction import redact
-from flows.runs.business_date import local_day
-from flows.runs.context import IssuerContext
-from flows.runs.delivered import (
+from flows.extensions.deliveries.delivered import (
+    WITHDRAWN,
     DeliveryId,
     delivery_folder,
     line_of,
     read_delivered_links,
     receivers_with_deliveries,
     trouble_of,
+    write_changes,
 )
+from flows.extensions.deliveries.formats import Delivery
+from flows.extensions.deliveries.handover import DONE, Handed, make, note, sealed, sealer_of
+from flows.extensions.deliveries.receivers import DeliveredSoFar, delivered_so_far
+from flows.extensions.deliveries.settings import DEFAULT, settings_of
+from flows.redaction import redact
+from flows.runs.business_date import local_day
+from flows.runs.context import IssuerContext
 from flows.runs.erased import People, erased_people
-from flows.runs.handovers import DONE, Handed, make, note
 from flows.runs.identity import digest
 from flows.runs.journal import Act, enter
 from flows.runs.single_links import answers_of, prompted_singles
@@ -62,10 +64,9 @@ from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import rows_of
 from flows.runs.threads import concurrently
-from schemas.handover import DEFAULT
+from flows.steps import Step
 from schemas.issuer import most_of
 from schemas.ledger import LINKED
-from schemas.records import Delivery
 from schemas.tables import parquet
 
 _LINK = pl.Schema(
@@ -208,6 +209,11 @@ def owes_withdrawal(context: IssuerContext, people: People) -> bool:
         return bool(people.named_by(pl.concat(perhaps)["cuid"]).any())
 
     return any(map(may_use, receivers))
+
+
+def withdrawal_step(context: IssuerContext, people: People) -> Step | None:
+    """Return the step that withdraws their links; None where no receiver may use one."""
+    return Step("deliver", context.issuer.issuer) if owes_withdrawal(context, people) else None
 
 
 def _write(

@@ -14,12 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from flows.errors import CardlinkError
-from flows.operations.delivered_so_far import confirm, place_below
-from flows.operations.delivery import Delivered, deliver, links_now
-from flows.operations.handing_over import copy_to, place_lines
-from flows.operations.receivers import receivers_of, settings_of
-from flows.runs.context import Answer, IssuerContext
-from flows.runs.delivered import (
+from flows.extensions.deliveries.delivered import (
     NOTICE,
     DeliveryId,
     HandoverTrouble,
@@ -27,15 +22,33 @@ from flows.runs.delivered import (
     line_of,
     trouble_of,
 )
+from flows.extensions.deliveries.delivery import Delivered, deliver, links_now
+from flows.extensions.deliveries.formats import (
+    EVENT,
+    DeliveredFile,
+    Delivery,
+    DeliveryEvent,
+    DeliveryNotice,
+)
+from flows.extensions.deliveries.handover import (
+    Handed,
+    copy_to,
+    last_handed,
+    note,
+    place_lines,
+    place_of,
+    read_handed,
+)
+from flows.extensions.deliveries.receivers import confirm, place_below, receivers_of
+from flows.extensions.deliveries.settings import AFTER_INGEST, receivers_in, settings_of
+from flows.extensions.deliveries.webhook import Answer, announcer_of
+from flows.runs.context import IssuerContext
 from flows.runs.documents import parsed
-from flows.runs.handovers import Handed, last_handed, note, read_handed
 from flows.runs.identity import canonical, digest
 from flows.runs.journal import Act, enter
+from flows.runs.notices import Event
 from flows.runs.store import Store, is_stored, read, read_if_stored
 from flows.runs.stored_journal import flush_journal
-from schemas.delivery import DeliveredFile, DeliveryEvent, DeliveryNotice
-from schemas.handover import AFTER_INGEST
-from schemas.records import Delivery
 
 TAKEN = "taken"  # its webhook took the event
 EMITTED = "emitted"  # Prefect was told
@@ -85,7 +98,7 @@ def deliver_to(
 
 def deliver_after_ingest(context: IssuerContext) -> list[Outcome]:
     """Deliver to the receivers whose schedule says so, and bring to the others what they lack."""
-    tables = context.issuer.deliveries
+    tables = receivers_in(context.issuer)
     by_ingest = [name for name, each in tables.items() if each.schedule == AFTER_INGEST]
     retry_receivers(context, [name for name in tables if name not in by_ingest])
     return list(deliver_to(context, by_ingest, at_once=False))
@@ -93,7 +106,7 @@ def deliver_after_ingest(context: IssuerContext) -> list[Outcome]:
 
 def retry_receivers(context: IssuerContext, receivers: Sequence[str] | None = None) -> None:
     """Bring to receivers what their last deliveries lack; to all with a table by default."""
-    for receiver in context.issuer.deliveries if receivers is None else receivers:
+    for receiver in receivers_in(context.issuer) if receivers is None else receivers:
         hand_over(context, receiver, at_once=False)
 
 
@@ -102,7 +115,7 @@ def hand_over(context: IssuerContext, receiver: str, *, at_once: bool) -> str:
 
     Return why that cannot be done, "" where it is. Nothing for a receiver without a table.
     """
-    if receiver not in context.issuer.deliveries:
+    if receiver not in receivers_in(context.issuer):
         return ""
     last = last_handed(context.adapters, line_of(context.issuer.issuer, receiver))
     trouble = trouble_of(last)
@@ -125,30 +138,39 @@ def _answer(context: IssuerContext, receiver: str, last: Handed[Delivery]) -> An
         return Answer(is_taken=False, problem=error.what_happened)
 
 
-def notices_to_emit(context: IssuerContext) -> Iterator[DeliveryNotice]:
-    """Yield what Prefect was not told of the last deliveries, of receivers that want that."""
+def events(context: IssuerContext) -> Iterator[Event]:
+    """Bring to receivers what they lack, and yield the events of the last deliveries to those that
+    want one; what was yielded was emitted when the next is asked for.
+    """
+    retry_receivers(context)
     issuer = context.issuer.issuer
-    for receiver, settings in context.issuer.deliveries.items():
+    for receiver, settings in receivers_in(context.issuer).items():
         if not settings.prefect_event:
             continue
         last = last_handed(context.adapters, line_of(issuer, receiver))
         if last is None or last.row["emitted_at"] is not None:
             continue
         key = delivery_folder(issuer, last.number, receiver) + NOTICE
-        notice = read_if_stored(context.adapters.store, key)
-        if notice is not None:
-            yield parsed(notice, key, DeliveryNotice)
+        content = read_if_stored(context.adapters.store, key)
+        if content is not None:
+            yield _event(parsed(content, key, DeliveryNotice))
+            note(context.adapters, line_of(issuer, receiver), last.number, EMITTED)
 
 
-def record_emitted(context: IssuerContext, notice: DeliveryNotice) -> None:
-    """Record that Prefect was told of a delivery."""
-    note(context.adapters, line_of(notice.issuer, notice.receiver), notice.number, EMITTED)
+def _event(notice: DeliveryNotice) -> Event:
+    labels = {
+        "prefect.resource.name": f"links for {notice.receiver}",
+        "issuer": notice.issuer,
+        "receiver": notice.receiver,
+    }
+    resource = f"cardlink.delivery.{notice.issuer}.{notice.receiver}"
+    return Event(EVENT, resource, notice.number, labels, notice.model_dump(mode="json"))
 
 
 def check_receiver(context: IssuerContext, receiver: str) -> list[str]:
     """Return what is fine about handing files over to a receiver; raises what is not."""
     lines = place_lines(context, settings_of(context.issuer, receiver))
-    if context.announcer_of(receiver) is not None:
+    if announcer_of(context, receiver) is not None:
         lines.append("the secret of its webhook is as Standard Webhooks has it")
     return lines
 
@@ -167,7 +189,7 @@ def late_receipts(context: IssuerContext) -> Iterator[tuple[str, int, datetime]]
     """Yield the receivers that have not confirmed their last delivery in time: its number, and when
     it was made.
     """
-    for receiver, settings in context.issuer.deliveries.items():
+    for receiver, settings in receivers_in(context.issuer).items():
         last = last_handed(context.adapters, line_of(context.issuer.issuer, receiver))
         if last is None or last.confirmed or settings.receipt_within_hours is None:
             continue
@@ -192,7 +214,7 @@ def _attempt(context: IssuerContext, receiver: str, delivery: Handed[Delivery]) 
         return DONE_ALREADY
     settings = settings_of(context.issuer, receiver)
     notice = _notice(context, id_, delivery.record)
-    place = context.place_of(settings)
+    place = place_of(context, settings)
     if place is not None:
         done = {settings.done_marker: notice}
         copy_to(store, folder, names, place, place_below(issuer, id_), done)
@@ -236,7 +258,7 @@ def _announced(
 ) -> Answer:
     """Post the event of a delivery, until it is taken."""
     issuer = context.issuer.issuer
-    announcer = context.announcer_of(id_.receiver)
+    announcer = announcer_of(context, id_.receiver)
     if announcer is None:
         return DONE_ALREADY
     answer = DONE_ALREADY

@@ -4,11 +4,11 @@ import pytest
 from sqlalchemy import update
 
 from flows.commands.context import Context
-from flows.commands.delivery import deliver
 from flows.commands.worklist import worklist
 from flows.database.connection import Database
+from flows.extensions.deliveries.commands import deliver
+from flows.extensions.deliveries.tables import DELIVERY
 from flows.runs.adapters import NoReasonError
-from schemas.database import DELIVERY
 from tests.cli.test_reconcile import bank
 
 

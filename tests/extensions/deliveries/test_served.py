@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from flows.book.served import ToDeliver, to_deliver
 from flows.book.standing import LEFT
+from flows.extensions.deliveries.changes import ToDeliver, to_deliver
 from tests.book.test_stages import delivered, staged
 from tests.book.test_standing import TODAY, attempt
 

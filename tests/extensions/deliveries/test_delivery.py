@@ -25,18 +25,22 @@ from sqlalchemy import select
 from flows.adapters.local import LocalStore
 from flows.adapters.s3 import S3Store
 from flows.book import upkeep
-from flows.book.served import served_cards
+from flows.book.stages import served_cards
 from flows.book.standing import SERVED
 from flows.database.connection import Database
-from flows.extensions.deliveries.work import TO_DELIVER
-from flows.operations.break_decisions import close_break
-from flows.operations.delivered_so_far import confirm
-from flows.operations.delivery import (
+from flows.extensions.deliveries.delivered import deliveries, delivery_folder, line_of
+from flows.extensions.deliveries.delivery import (
     Delivered,
     DeliveredMeanwhileError,
     deliver,
     links_now,
 )
+from flows.extensions.deliveries.formats import Delivery
+from flows.extensions.deliveries.handover import Handed, handed
+from flows.extensions.deliveries.matters import TO_DELIVER
+from flows.extensions.deliveries.receivers import confirm
+from flows.extensions.deliveries.settings import DEFAULT
+from flows.operations.break_decisions import close_break
 from flows.operations.giving_up import Which, give_up
 from flows.partner_api.link_requests import Terms
 from flows.partner_api.linking import link_row, link_typed
@@ -44,15 +48,10 @@ from flows.reports.rebuild import rebuild
 from flows.reports.survey import survey
 from flows.runs.adapters import NoReasonError
 from flows.runs.context import overlaid
-from flows.runs.delivered import delivery_folder, line_of
 from flows.runs.errors import NotFoundError
-from flows.runs.handovers import Handed, handed
-from flows.runs.keys import deliveries
 from schemas.breaks import CONFLICTING_RESULT, LINK
 from schemas.database import METADATA
-from schemas.handover import DEFAULT
 from schemas.portal import PAN
-from schemas.records import Delivery
 from schemas.settings import LinkSettings
 from tests import servers
 from tests.builders import quick, share_of

@@ -18,15 +18,27 @@ from flows.adapters.local import LocalStore
 from flows.book.book import read_book
 from flows.database.connection import Database
 from flows.errors import CardlinkError, GateError
-from flows.operations import acknowledgement
-from flows.operations.acknowledgement import (
+from flows.extensions.deliveries import acknowledgement
+from flows.extensions.deliveries.acknowledgement import (
     AcknowledgedMeanwhileError,
     Told,
     acknowledge,
+    acknowledgements,
+    acknowledgements_to,
     confirm,
+    first_unconfirmed,
     not_told,
+    rows_told,
     take_receipts,
 )
+from flows.extensions.deliveries.formats import (
+    AcknowledgedRows,
+    Acknowledgement,
+    AcknowledgementFile,
+    status_of,
+)
+from flows.extensions.deliveries.handover import handed
+from flows.extensions.deliveries.settings import acknowledging
 from flows.operations.alerts import current_alerts
 from flows.operations.erasure import OfRows, erase
 from flows.operations.purge import purge
@@ -34,20 +46,15 @@ from flows.operations.remediation import dismiss
 from flows.reports.across import reconcile_runs
 from flows.runs.context import IssuerContext, overlaid
 from flows.runs.errors import NotFoundError
-from flows.runs.handovers import handed
 from flows.runs.journal import entries
-from flows.runs.keys import acknowledgements
-from flows.runs.told import acknowledgements_to, first_unconfirmed, rows_told
-from schemas.acknowledgement import AcknowledgedRows, AcknowledgementFile, status_of
 from schemas.actions import GATE_OF, Gate
 from schemas.database import JOURNAL
 from schemas.portal import CUID, PAN, POSTAL_CODE
-from schemas.records import Acknowledgement
 from tests import keys
 from tests.again import PANS, again
 from tests.builders import portal_rows
+from tests.extensions.deliveries.test_delivery import Killed, Mortal
 from tests.night import NOON, Bench, local_bench, made_once, moved_to, portal_csv
-from tests.operations.test_delivery import Killed, Mortal
 from tests.operations.test_erasure import cleaner
 
 PREFIX = acknowledgements("bank")
@@ -79,7 +86,11 @@ def json_of(bench: Bench, told: Told) -> AcknowledgementFile:
 def placed(bench: Bench, place: Path) -> IssuerContext:
     """Return a context whose issuer takes its files at a place of its own."""
     place.mkdir(exist_ok=True)
-    return bench.context._replace(place_of=lambda _: LocalStore(place))
+    settings = acknowledging(bench.issuer)
+    assert settings is not None
+    elsewhere = settings.model_copy(update={"to": str(place)})
+    issuer = bench.issuer.model_copy(update={"acknowledgement": elsewhere})
+    return bench.context._replace(issuer=issuer, place_of=lambda _: LocalStore(place))
 
 
 def test_a_committed_extract_is_told_with_each_row_and_its_reason(tmp_path: Path) -> None:
@@ -235,13 +246,13 @@ def test_files_are_sealed_to_the_issuers_own_key(tmp_path: Path) -> None:
     own = keys.sound()
     bench = submitted(tmp_path)
     sealing = {"key_file": "bank.asc", "fingerprint": own.fingerprint}
-    settings = bench.issuer.acknowledgement
+    settings = acknowledging(bench.issuer)
     assert settings is not None
     issuer = bench.issuer.model_copy(
         update={"acknowledgement": settings.model_copy(update=sealing)}
     )
     context = replace(bench, issuer=issuer).context._replace(
-        sealer_to=lambda _: GpgSealer(
+        sealer_to=lambda *_: GpgSealer(
             [own.public], [own.fingerprint], armor=False, compression="zip", today=NOON.date()
         )
     )

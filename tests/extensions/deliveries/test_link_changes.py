@@ -8,8 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from flows.book.deliveries import CHANGE, WITHDRAWN
-from flows.operations.link_changes import (
+from flows.extensions.deliveries.changes import (
     CARD,
     DELTA,
     ISSUE,
@@ -18,6 +17,7 @@ from flows.operations.link_changes import (
     replayed,
     undecided_withdrawals,
 )
+from flows.extensions.deliveries.delivered import CHANGE, WITHDRAWN
 
 TODAY = date(2026, 11, 20)
 NONE = pl.DataFrame(schema=CHANGE)

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from flows.extensions.deliveries.work import TO_DELIVER, WITHDRAWALS
-from flows.operations.delivered_so_far import confirm
-from flows.operations.delivery import deliver
-from flows.operations.delivery_handover import deliver_after_ingest
+from flows.extensions.deliveries.delivery import deliver
+from flows.extensions.deliveries.matters import TO_DELIVER, WITHDRAWALS
+from flows.extensions.deliveries.reaching import deliver_after_ingest
+from flows.extensions.deliveries.receivers import confirm
 from flows.reports.survey import survey
 from flows.runs.context import overlaid
 from tests.partner_api.town import Population, town

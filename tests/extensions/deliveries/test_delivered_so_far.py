@@ -7,17 +7,15 @@ from datetime import date
 import polars as pl
 import pytest
 
-from flows.book.deliveries import CHANGE
 from flows.book.stored_book import insert_rows
-from flows.operations.delivered_so_far import confirm, delivered_so_far
-from flows.operations.handing_over import Receipts
-from flows.runs.delivered import line_of
-from flows.runs.handovers import DONE, make, note
+from flows.extensions.deliveries.delivered import CHANGE, line_of
+from flows.extensions.deliveries.formats import Delivery
+from flows.extensions.deliveries.handover import DONE, Receipts, make, note
+from flows.extensions.deliveries.receivers import confirm, delivered_so_far
+from flows.extensions.deliveries.settings import DEFAULT, PLAIN
+from flows.extensions.deliveries.tables import DELIVERY_CHANGE
 from flows.runs.journal import Act, enter
 from flows.runs.store import StoreBusyError
-from schemas.database import DELIVERY_CHANGE
-from schemas.handover import DEFAULT, PLAIN
-from schemas.records import Delivery
 from tests.memory import MemoryStore
 from tests.memory_bench import memory_bench
 from tests.night import BANK, NOON

@@ -1,34 +1,89 @@
-"""What a receiver has so far: replayed from its confirmed deliveries, and the receipts it dropped.
+"""The receivers of an issuer: who there is, and what each has so far.
 
-Deliveries may be confirmed in any order: the newest that is confirmed counts, and what was
-delivered before or after it may have been applied as well; before it, also after it where it was
-confirmed after it.
+That is replayed from its confirmed deliveries, and the receipts it dropped. Deliveries may be
+confirmed in any order: the newest that is confirmed counts, and what was delivered before or after
+it may have been applied as well; before it, also after it where it was confirmed after it.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import polars as pl
 
-from flows.book.deliveries import WITHDRAWN, read_changes
-from flows.operations.handing_over import Receipts
-from flows.operations.link_changes import replayed
-from flows.operations.receivers import settings_of
-from flows.runs.context import IssuerContext
-from flows.runs.delivered import (
+from flows.errors import OperatorError
+from flows.extensions.deliveries.changes import replayed
+from flows.extensions.deliveries.delivered import (
+    WITHDRAWN,
     DeliveryId,
     delivered_links_key,
     delivery_folder,
     line_of,
+    read_changes,
+    receivers_with_deliveries,
 )
+from flows.extensions.deliveries.formats import Confirmed, Delivery
+from flows.extensions.deliveries.handover import Handed, Receipts, confirm_handed, read_handed
+from flows.extensions.deliveries.settings import DEFAULT, receivers_in, settings_of
+from flows.extensions.deliveries.tables import DELIVERY_CHANGE
+from flows.runs.context import IssuerContext
 from flows.runs.errors import NotFoundError
-from flows.runs.handovers import Handed, confirm_handed, read_handed
 from flows.runs.identity import digest
 from flows.runs.store import Store, read_if_stored
-from flows.steps import Step
-from schemas.database import DELIVERY_CHANGE
-from schemas.handover import DEFAULT
-from schemas.records import Confirmed, Delivery
+from flows.steps import Option, Sentence, Step
+
+
+class NoReceiverError(OperatorError):
+    """A receiver was named that has no table in the issuer's TOML."""
+
+    message = "{issuer} has no receiver {receiver}. Its receivers: {receivers}."
+    next_step = "Name one of these, or write the table [deliveries.{receiver}] into its TOML."
+
+
+class WhichReceiverError(OperatorError):
+    """A delivery was to be confirmed, and there are several receivers."""
+
+    message = "{issuer} has several receivers, each with deliveries of its own: {receivers}."
+    next_step = Sentence(
+        "Name the receiver after the issuer, before {option}.", option=Option("--confirm")
+    )
+
+
+def receivers_of(context: IssuerContext, named: str = "") -> list[str]:
+    """Return the receivers of an issuer in order, or the one that is named; NoReceiverError.
+
+    The default one is among them where it has a table, where nobody else has, and where it has
+    deliveries already, whose links must still be withdrawn.
+    """
+    configured = list(receivers_in(context.issuer))
+    receivers = configured
+    if DEFAULT not in configured and (not configured or has_default(context)):
+        receivers = [DEFAULT, *configured]
+    if not named:
+        return receivers
+    if named not in receivers:
+        raise NoReceiverError(
+            issuer=context.issuer.issuer, receiver=named, receivers=", ".join(receivers)
+        )
+    return [named]
+
+
+def has_default(context: IssuerContext) -> bool:
+    """Return whether the default receiver has deliveries."""
+    return DEFAULT in receivers_with_deliveries(context.adapters, context.issuer.issuer)
+
+
+def without_table(context: IssuerContext) -> list[str]:
+    """Return the receivers that have deliveries and no table any more: nothing is withdrawn."""
+    stored = receivers_with_deliveries(context.adapters, context.issuer.issuer)
+    return [name for name in stored if name not in {DEFAULT, *receivers_in(context.issuer)}]
+
+
+def only_one(context: IssuerContext, named: str) -> str:
+    """Return whose delivery is meant; WhichReceiverError where that is not said."""
+    receivers: Sequence[str] = receivers_of(context, named)
+    if len(receivers) > 1:
+        raise WhichReceiverError(issuer=context.issuer.issuer, receivers=", ".join(receivers))
+    return receivers[0]
 
 
 class DeliveredSoFar(NamedTuple):

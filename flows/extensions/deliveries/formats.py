@@ -1,7 +1,9 @@
-"""What an issuer is told of an extract: statuses, the rows of the CSV, the JSON and its schema.
+"""What those who are handed something read: the notice and event of a delivery, and the files of an
+acknowledgement; and the records of both.
 
-The statuses are those of pain.002: of a row that it is done (ACCP), refused (RJCT) or still open
-(PEND), and of an extract also that some rows are done and others are not (PART).
+Nothing of a notice is about a person. The statuses of an acknowledgement are those of pain.002: of
+a row that it is done (ACCP), refused (RJCT) or still open (PEND), and of an extract also that some
+rows are done and others are not (PART).
 """
 
 from collections.abc import Mapping
@@ -11,7 +13,58 @@ import pandera.polars as pa
 import polars as pl
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from schemas.manifest import Document
+from schemas.records import Record
 from schemas.tables import Table
+
+EVENT: Final = "links.delivered"
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DeliveredFile(_Part):
+    """A file of a delivery, as it is handed over."""
+
+    name: str
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    bytes: int = Field(ge=0)
+
+
+class DeliveryNotice(_Part):
+    """The done marker: written last, it lists the files of a delivery.
+
+    Whoever applies the files of confirmed deliveries in the order of their numbers has exactly the
+    links that live; one goes on from the delivery `after` (0: from nothing), so those between were
+    superseded.
+    """
+
+    format: Literal[1] = 1
+    issuer: str
+    receiver: str
+    number: int = Field(ge=1, description="1, 2, 3 … of this receiver")
+    after: int = Field(ge=0, description="the delivery that the changes are since; 0: none")
+    at: AwareDatetime
+    folder: str = Field(description="where the files are, below the place that was agreed on")
+    files: tuple[DeliveredFile, ...]
+    sealed_to: str | None = Field(description="fingerprint of the key; null: in clear")
+    new: int = Field(ge=0, description="links that may be used from now on")
+    replaced: int = Field(
+        ge=0,
+        description="links that take the place of one withdrawn of the same cuid and last 4 digits",
+    )
+    withdrawn: int = Field(ge=0, description="links that may no longer be used")
+    living: int = Field(ge=0, description="links that the receiver has once it has applied it")
+
+
+class DeliveryEvent(_Part):
+    """The body of the event, as Standard Webhooks has it; `webhook-id` names the delivery."""
+
+    type: Literal["links.delivered"] = EVENT
+    timestamp: AwareDatetime
+    data: DeliveryNotice
+
 
 DONE: Final = "ACCP"
 REFUSED: Final = "RJCT"
@@ -51,10 +104,6 @@ class AcknowledgedRows(Table):
     found: pl.String = pa.Field(nullable=True)
     expected: pl.String = pa.Field(nullable=True)
     action: pl.String = pa.Field(nullable=True)
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class RowTotals(_Part):
@@ -133,3 +182,53 @@ class AcknowledgementFile(AcknowledgementHead):
     """acknowledgement.json: what became of an extract, in place of what was told of it before."""
 
     rows: tuple[AcknowledgedRow, ...] = ()
+
+
+# Records
+# --------------------------------------------------------------------------------------------------
+
+
+class HandedOver(Document):
+    """What is handed over to somebody: `files` are the SHA-256 of its files by name."""
+
+    at: AwareDatetime
+    by: str
+    files: dict[str, str]
+
+
+class Delivery(HandedOver):
+    """A delivery of links: the changes since another, 0 for none; the `files` in clear, also where
+    they are `sealed_to` a key.
+    """
+
+    after: int
+    new: int
+    replaced: int
+    withdrawn: int
+    living: int  # links that the receiving side has after it
+    sealed_to: str | None = None
+    opened: str = ""  # why it withdraws more than max_withdrawn, "" where nobody decided that
+
+    @property
+    def names(self) -> list[str]:
+        """The names of its files as they are handed over."""
+        return [f"{name}.pgp" if self.sealed_to else name for name in sorted(self.files)]
+
+
+class Confirmed(Record):
+    """The record, once, that somebody has what was handed over."""
+
+
+class Acknowledgement(HandedOver):
+    """What an issuer was told of an extract; its `done.json` is this.
+
+    `status`: of the extract, and `rows` by theirs (`schemas.acknowledgement`). The `files` are
+    below `folder`.
+    """
+
+    run: str
+    extract: str
+    sha256: str
+    status: str
+    rows: dict[str, int]
+    folder: str

@@ -11,17 +11,36 @@ import hmac
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from typing import Self
+from typing import NamedTuple, Protocol, Self
 
 import httpx
 
 from flows.errors import OperatorError
-from flows.runs.context import Answer
+from flows.extensions.deliveries.settings import settings_of
+from flows.runs.context import IssuerContext
+from flows.wiring import secret
 
 PREFIX = "whsec_"
 SHORTEST = 24  # bytes of a secret
 TIMEOUT = httpx.Timeout(10.0)
 LONGEST_WAIT = timedelta(days=1)  # that a receiver may ask for
+
+
+class Answer(NamedTuple):
+    """What came of an event: whether it was taken, else why not, and from when it may be repeated
+    where the receiver says so.
+    """
+
+    is_taken: bool
+    problem: str = ""
+    not_before: datetime | None = None
+
+
+class Announcer(Protocol):
+    """Tells a receiver of links that files are there."""
+
+    def announce(self, event_id: str, body: bytes) -> Answer:
+        """Post an event; the same id stands for the same event."""
 
 
 class WebhookSecretError(OperatorError):
@@ -92,6 +111,16 @@ class Webhook:
         except ValueError:
             return None
         return min(moment.replace(tzinfo=moment.tzinfo or UTC), now + LONGEST_WAIT)
+
+
+def announcer_of(context: IssuerContext, receiver: str) -> Announcer | None:
+    """Return who posts a receiver's events, with its secret; None where it has no webhook."""
+    settings = settings_of(context.issuer, receiver)
+    if settings.webhook is None:
+        return None
+    named = f"{context.issuer.issuer}_{receiver}".upper().replace("-", "_")
+    variable = f"CARDLINK_WEBHOOK_SECRET_{named}"
+    return Webhook.of(settings.webhook, variable, secret(variable), context.adapters.now)
 
 
 def signature(secret: bytes, event_id: str, timestamp: str, body: bytes) -> str:
