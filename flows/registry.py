@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from flows.commands import (
-    agree,
     audit,
     backfill,
     card_decisions,
@@ -50,7 +49,6 @@ from flows.steps import (
 ENTRIES = entries_of(
     settings,
     check,
-    agree,
     changelog,
     submit,
     upload,

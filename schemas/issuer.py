@@ -249,7 +249,6 @@ class KernelSettings(Settings):
     alerts: settings.Alerts = settings.Alerts()
     channels: settings.Channels = settings.Channels()
     retention: settings.Retention = settings.Retention()
-    four_eyes: settings.FourEyes = settings.FourEyes()
     audit: settings.Audit = settings.Audit()
 
     def table(self, kind: type[T]) -> T | None:

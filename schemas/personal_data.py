@@ -69,12 +69,6 @@ PLACES = {
         "not purged; an erasure leaves what was decided, and not about whom",
         erased=True,
     ),
-    "requests": Place(
-        "a cuid that a command named, which needed two persons",
-        "evidence of what was agreed to",
-        "not purged; an erasure leaves that there was a request, and not for what",
-        erased=True,
-    ),
     "unfinished": Place(
         "the ledger of a run that was never committed",
         "to go on with the run",

@@ -101,7 +101,7 @@ class CardholderUnnamedError(OperatorError):
     )
 
 
-@entry("person erase", form=ERASE, second={"erase": ""})
+@entry("person erase", form=ERASE, acts={"erase": ""})
 def erase(
     context: Context,
     target: Annotated[

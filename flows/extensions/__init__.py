@@ -6,6 +6,8 @@ those that are there, and asks their packages for:
 - `COMMANDS`: the names of its modules with commands;
 - `DROPPED`: folders of an issuer in the store into which others drop files; `RUN_OBJECTS`: patterns
   of its objects in the folder of a run, which go with the run's ledger;
+- `OPTIONS`: pattern and help, by name, of options that it adds to commands with `acts`, whose
+  context has the values in `options`;
 - `settings.TABLES`: its tables of an issuer's TOML, by name; `example.toml` has an example of each
   key;
 - `settings.validate(issuer)`, where it is there: ValueError with what tables of a TOML may not say
@@ -23,6 +25,12 @@ The hooks, by what asks for them:
 - `alert_kinds()`: kinds of alerts by name, and `alerts(context)`: what is wrong now (`Cause`);
 - `checks(context)`: lines of `check` as pairs, the part of the installation and what is fine about
   it, or the CardlinkError of what is not; one that it raises is of the part named like its folder;
+- `before_act(entry, context, actor, values, acts)`: the result of a command that is these acts,
+  where the extension does it or lets it wait; None where the command simply runs;
+- `govern(context, is_rehearsal=…)`: raises where a command that changes something may not work with
+  an issuer's settings; what a person should know of them;
+- `evidence_of(run)`: what it has about a run, as JSON by the name of a file;
+- `row_finding(table, entered, values)`: what is wrong with a row, beyond what the journal says;
 - `condition(issuer, store, now)`: a `Condition` of what runs beside the flows;
 - `gauges()`: its metrics; `schedules(issuer)`: the variables of `prefect.yaml` that it sets, and
   `scheduled(issuer)`: deployments of its own (`Scheduled`);
@@ -56,6 +64,7 @@ imported.
 """
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -85,6 +94,15 @@ def names(kind: str) -> list[str]:
     for extension in extensions():
         listed += getattr(extension, kind, ())
     return listed
+
+
+@cache
+def act_options() -> dict[str, tuple[str, str]]:
+    """Return the options that the extensions add to commands with acts."""
+    options: dict[str, tuple[str, str]] = {}
+    for extension in extensions():
+        options |= getattr(extension, "OPTIONS", {})
+    return options
 
 
 def hooks(name: str) -> Iterator[Callable[..., Any]]:

@@ -15,7 +15,7 @@ import polars as pl
 
 from flows.book.upkeep import forget_book
 from flows.extensions import hooks
-from flows.operations.personal_data import Mention, are_outcomes_of
+from flows.operations.personal_data import are_outcomes_of
 from flows.reports.across import reconcile_runs
 from flows.reports.lists import write_unsent
 from flows.reports.rebuild import rebuild_lasting
@@ -23,7 +23,7 @@ from flows.runs.adapters import Adapters
 from flows.runs.answers import erase_answers
 from flows.runs.context import IssuerContext
 from flows.runs.decisions import LEDGER, count_decisions, decide, decisions_by_subject
-from flows.runs.erased import People
+from flows.runs.erased import Mention, People
 from flows.runs.events import record_event
 from flows.runs.identity import digest
 from flows.runs.journal import Act, enter
@@ -64,8 +64,7 @@ def erase_mentions(
         stored = StoredRun.by_id(context.adapters, run)
         _erase_in_run(context, cleaner, stored, people, sorted(numbers), signed)
     _erase_singles(context, [key.partition("/")[2] for key in _keys_in("single", named)])
-    requests = _keys_in("requests", named)
-    forget_persons(context.adapters, context.issuer.issuer, people, requests)
+    forget_persons(context.adapters, context.issuer.issuer, people)
     for run in sorted({*rows, *_rewritten_since(context, since)}):
         _report(context, StoredRun.by_id(context.adapters, run))
     _derive_anew(context, cleaner)

@@ -22,13 +22,14 @@ from flows.book.people import counted_cards
 from flows.errors import OperatorError, TryAgainError
 from flows.extensions import hooks
 from flows.operations.erasing import erase_mentions
-from flows.operations.personal_data import Mention, is_under_way, mentions
+from flows.operations.personal_data import is_under_way, mentions
 from flows.runs.adapters import Adapters
 from flows.runs.business_date import local_day
 from flows.runs.cards import CONTENT_FINGERPRINTS
 from flows.runs.context import IssuerContext
 from flows.runs.erased import (
     ErasedPeople,
+    Mention,
     NamedPeople,
     People,
     content_of,

@@ -4,20 +4,18 @@ It reads every ledger of the issuer, and looks nothing up in what is derived fro
 report, lists), so what it finds is what an erasure has to remove, and an export has to show.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import chain
-from typing import Any, NamedTuple
 
 import polars as pl
 
 from flows.extensions import hooks
-from flows.operations.stored_requests import stored_requests
 from flows.runs.adapters import Adapters
 from flows.runs.answers import run_answers
 from flows.runs.context import IssuerContext
 from flows.runs.decisions import CARDS, LINKS, decisions
-from flows.runs.erased import NamedPeople, People, rows_of
+from flows.runs.erased import Mention, NamedPeople, People, rows_of
 from flows.runs.keys import results
 from flows.runs.persons import by_holder, holders_of
 from flows.runs.single_links import SingleLink, prompted_singles
@@ -29,20 +27,6 @@ from schemas.manifest import LedgerPart
 from schemas.records import GivingUp, KeptLink, LinkKept, NamedCard
 
 IDENTITY = ["row", "cuid", "name_check", "address_check"]
-Facts = Mapping[str, Any]
-
-
-class Mention(NamedTuple):
-    """An object that names some of the cardholders: its place (PLACES), key, and what it has.
-
-    `run`: whose it is, "" for none; `rows`: the rows of the run that are meant.
-    """
-
-    place: str
-    key: str
-    facts: Sequence[Facts]
-    run: str = ""
-    rows: tuple[int, ...] = ()
 
 
 def mentions(context: IssuerContext, people: People) -> Iterator[Mention]:
@@ -59,7 +43,6 @@ def mentions(context: IssuerContext, people: People) -> Iterator[Mention]:
         single for single in prompted_singles(context.adapters, issuer) if _is_of(single, people)
     ]
     yield from map(_single, singles)
-    yield from _requests(context.adapters, issuer, people)
     if isinstance(people, NamedPeople):
         yield from _decisions(context.adapters, issuer, people.cuids)
 
@@ -162,25 +145,3 @@ def _decisions(adapters: Adapters, issuer: str, cuids: frozenset[str]) -> Iterat
             shown = {name: facts[name] for name in ("at", "by", "reason", "what")}
             where = f"database: decision of {record.at.isoformat()}"
             yield Mention("decisions", where, [{**shown, "cards": own}])
-
-
-def _requests(adapters: Adapters, issuer: str, people: People) -> Iterator[Mention]:
-    """Yield the requests for a second person that name cardholders."""
-    for stored in stored_requests(adapters, issuer):
-        request = stored.request
-        words = _words_in([request.parameters, request.would])
-        if people.named_by(pl.Series(list(words), dtype=pl.String)).any():
-            facts = {"line": request.line, "at": request.at.isoformat(), "by": request.by}
-            yield Mention("requests", stored.number, [facts])
-
-
-def _words_in(value: Any) -> set[str]:
-    """Return all texts in a document."""
-    match value:
-        case str():
-            return {value}
-        case dict():
-            return set(chain.from_iterable(map(_words_in, value.values())))
-        case list() | tuple():
-            return set(chain.from_iterable(map(_words_in, value)))
-    return set()

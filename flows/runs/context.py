@@ -40,8 +40,6 @@ class IssuerContext(NamedTuple):
     sealer_to: Callable[[str, str], AbstractContextManager[Sealer]] = _no_sealer
     # opens a place of others, as a `root` is written; None where nothing is written there
     place_of: Callable[[str], Store | None] = lambda _: None
-    # digest of the settings in force, as runs and requests name them; "" where nobody asked
-    settings_in_force: str = ""
     forms_url: str = ""  # where a browser finds the forms; "" where nobody says
 
 

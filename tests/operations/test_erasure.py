@@ -20,6 +20,10 @@ from flows.book.book import read_book
 from flows.book.people import balance
 from flows.extensions.deliveries.delivery import deliver
 from flows.extensions.deliveries.receivers import confirm
+from flows.extensions.governance.in_force import compared
+from flows.extensions.governance.requests import unexpired
+from flows.extensions.governance.tables import REQUEST
+from flows.extensions.governance.two_persons import Command, request
 from flows.extensions.partner_api.linking import link_typed
 from flows.extensions.partner_api.service import AnswerLostError, LinkRequestError
 from flows.operations.audit import verify
@@ -33,16 +37,14 @@ from flows.operations.erasure import (
     erasure_of,
     plan_erasure,
 )
-from flows.operations.four_eyes import Command, request
 from flows.operations.purge import purge
-from flows.operations.stored_requests import open_requests
 from flows.reports.across import reconcile_runs
 from flows.runs.decisions import ERASURE
 from flows.runs.erased import unfinished_erasures
 from flows.runs.keys import cleaned
 from flows.runs.single_links import prompted_singles
 from flows.steps import Step
-from schemas.database import DECISION, JOURNAL, METADATA, REQUEST
+from schemas.database import DECISION, JOURNAL, METADATA
 from schemas.portal import CITY, CUID
 from tests.builders import portal_rows, quick
 from tests.extensions.partner_api.linker import SERVICE, TYPED, URL, Linker
@@ -463,8 +465,10 @@ def test_a_single_link_that_an_issuer_does_not_have_is_said_to_be_missing(tmp_pa
 def requested(bench: Bench, cuid: str) -> str:
     """Request something that names a cardholder; return the number of the request."""
     line = f"cardlink mend give-up bank --cuid {cuid}"
-    command = Command("give-up", line, {"cuids": [cuid]}, (), {}, "anna", WHY)
-    return request(bench.context, command)[0]
+    command = Command(
+        "give-up", line, {"cuids": [cuid]}, (), {}, "anna", WHY, compared(bench.context)
+    )
+    return request(bench.context, command).number
 
 
 def requests_naming(bench: Bench, cuid: str) -> list[str]:
@@ -496,7 +500,7 @@ def test_of_a_request_that_names_a_forgotten_cardholder_is_left_that_there_was_o
     assert ([] if is_recorded else [gone]) == requests_naming(bench, GONE)
     assert [other] == requests_naming(bench, OTHERS[0])
     waiting = {other} if is_recorded else {gone, other}
-    assert waiting == {each.number for each in open_requests(bench.context)}
+    assert waiting == {each.number for each in unexpired(bench.context)}
     with bench.database.snapshot() as connection:
         assert GONE not in str(connection.execute(select(JOURNAL)).all())
     assert set() == findings(bench)

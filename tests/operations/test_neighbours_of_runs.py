@@ -28,8 +28,6 @@ from flows.operations import (
     reread,
     reseal,
     retention,
-    settings_in_force,
-    shown_facts,
     summaries,
 )
 from flows.operations.giving_up import Which, _of_reasons
@@ -145,16 +143,6 @@ def test_the_last_summary_is_that_of_the_highest_number() -> None:
         store.create(f"bank/summaries/{number:06d}.json", b"{}")
 
     assert 10 == summaries._last_number(store, BANK)
-
-
-@pytest.mark.parametrize("more", [0, 1])
-def test_changes_are_said_in_so_many_words_and_how_many_more_there_are(more: int) -> None:
-    facts = {f"n{number:02d}": 1 for number in range(shown_facts.MOST + more)}
-    changed = [cast(Any, f"n{number}") for number in range(settings_in_force.MOST + more)]
-
-    said = [shown_facts.departures({}, facts), settings_in_force.in_words(changed)]
-
-    assert [bool(more)] * 2 == ["more" in text for text in said]
 
 
 # Sealing again

@@ -38,13 +38,12 @@ if TYPE_CHECKING:
     from flows.install import Scheduled
     from flows.operations.alert_kinds import Cause
     from flows.operations.alert_kinds import Kind as AlertKind
-    from flows.operations.personal_data import Mention
     from flows.reports.balance import Line
     from flows.reports.work import Work
     from flows.reports.work_kinds import Kind
     from flows.runs.adapters import Adapters
     from flows.runs.context import IssuerContext
-    from flows.runs.erased import People
+    from flows.runs.erased import Mention, People
     from flows.runs.notices import Event
     from flows.runs.store import Cleaner, Entry
     from flows.runs.stored_run import StoredRun
@@ -161,7 +160,9 @@ def mentions(context: IssuerContext, people: People, runs: Collection[str]) -> I
     return personal.mentions(context, people, runs)
 
 
-def erase(_: IssuerContext, cleaner: Cleaner, __: People, named: Iterable[Mention]) -> None:
+def erase(
+    _context: IssuerContext, cleaner: Cleaner, _people: People, named: Iterable[Mention]
+) -> None:
     """Delete what names them and nobody has to confirm first."""
     personal.erase(cleaner, named)
 

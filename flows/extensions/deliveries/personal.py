@@ -24,10 +24,9 @@ from flows.extensions.deliveries.delivered import (
     read_delivered_links,
     write_changes,
 )
-from flows.operations.personal_data import Mention
 from flows.runs.adapters import Adapters
 from flows.runs.context import IssuerContext
-from flows.runs.erased import People
+from flows.runs.erased import Mention, People
 from flows.runs.frames import from_parquet
 from flows.runs.store import Cleaner, Entry, read_if_stored
 from schemas.personal_data import Place

@@ -25,10 +25,9 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from flows.operations.personal_data import Mention
     from flows.reports.sections import Section
     from flows.runs.context import IssuerContext
-    from flows.runs.erased import People
+    from flows.runs.erased import Mention, People
     from flows.runs.store import Cleaner
     from flows.runs.stored_run import StoredRun
     from flows.runs.stored_runs import StoredRuns

@@ -53,6 +53,7 @@ from flows.extensions.deliveries.receivers import (
 )
 from flows.extensions.deliveries.settings import Receiver
 from flows.extensions.deliveries.webhook import Webhook, WebhookSecretError
+from flows.extensions.governance.settings import FourEyes
 from flows.operations.alerts import current_alerts
 from flows.operations.break_decisions import close_break
 from flows.operations.erasure import OfRows, erase, finish_erasures
@@ -61,7 +62,6 @@ from flows.reports.across import reconcile_runs
 from flows.runs.context import IssuerContext
 from flows.runs.erased import NamedPeople
 from schemas.breaks import CONFLICTING_RESULT, LINK
-from schemas.settings import FourEyes
 from tests import keys
 from tests.builders import quick
 from tests.extensions.deliveries.test_delivery import Killed, Mortal, answer, bench_of, linked

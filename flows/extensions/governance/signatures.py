@@ -1,5 +1,6 @@
 """Signatures of persons, made with their own OpenPGP keys and verified against pinned ones."""
 
+import os
 from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
@@ -7,12 +8,24 @@ from pathlib import Path
 import gnupg
 
 from flows.adapters.gpg import Keyring
-from flows.runs import sealing
-from schemas.persons import normalised
+from flows.configuration import read_file
+from flows.errors import OperatorError
+from flows.extensions.governance.persons import normalised
+from flows.runs.sealing import SecretKeyUnreadableError
+from flows.wiring import secret
+
+KEY_FILE = "CARDLINK_PERSON_KEY_FILE"
+
+
+class SignatureRefusedError(OperatorError):
+    """A person's own key made no signature."""
+
+    message = "The key of CARDLINK_PERSON_KEY_FILE does not sign: wrong passphrase, or it cannot."
+    next_step = "Correct CARDLINK_PERSON_PASSPHRASE_FILE, or name a key that signs."
 
 
 class PersonSignatures:
-    """Signatures of the persons whose keys are pinned; implements `Signatures`.
+    """Signatures of the persons whose keys are pinned.
 
     `folder` has their public keys, as `NAME.asc`; `own_key` is the secret key of whoever runs the
     command, empty where there is none.
@@ -47,6 +60,17 @@ class PersonSignatures:
         return False
 
 
+def signatures(folder: Path, pinned: Mapping[str, str], *, at_hand: bool) -> PersonSignatures:
+    """Return the signatures of the persons whose keys are pinned, by name.
+
+    `at_hand`: whoever runs the command may sign, at a terminal of their own; never in a worker.
+    """
+    key_file = os.environ.get(KEY_FILE) if at_hand else None
+    own_key = read_file(Path(key_file), KEY_FILE) if key_file else b""
+    passphrase = secret("CARDLINK_PERSON_PASSPHRASE") if key_file else ""
+    return PersonSignatures(folder / "persons", pinned, own_key, passphrase)
+
+
 def signature_by(statement: bytes, secret_key: bytes, passphrase: str) -> str:
     """Return an armored signature of a statement; SecretKeyUnreadableError.
 
@@ -56,7 +80,7 @@ def signature_by(statement: bytes, secret_key: bytes, passphrase: str) -> str:
         unlocking = {"passphrase": passphrase.encode().decode("latin-1")} if passphrase else {}
         read = ring.ask(partial(gnupg.GPG.import_keys, key_data=secret_key, **unlocking))
         if read is None or not read.fingerprints or not read.sec_read:
-            raise sealing.SecretKeyUnreadableError(number=1, total=1)
+            raise SecretKeyUnreadableError(number=1, total=1)
         options = [] if passphrase else ["--pinentry-mode", "error"]
         signed = ring.ask(
             lambda gpg: gpg.sign(
@@ -68,7 +92,7 @@ def signature_by(statement: bytes, secret_key: bytes, passphrase: str) -> str:
             )
         )
     if signed is None or not signed.data:
-        raise sealing.SignatureRefusedError
+        raise SignatureRefusedError
     return bytes(signed.data).decode("ascii")
 
 

@@ -11,29 +11,28 @@ import pytest
 from sqlalchemy import Executable, delete, insert, select, update
 
 from flows.database.connection import Database
-from flows.operations.audit import verify
-from flows.operations.audit_journal import CHANGED, EMPTIED, INSERTED, REMOVED
-from flows.operations.four_eyes import (
+from flows.extensions.governance.in_force import Compared
+from flows.extensions.governance.requests import (
+    number_of,
+    stopped,
+    unexpired,
+)
+from flows.extensions.governance.tables import REQUEST
+from flows.extensions.governance.two_persons import (
     ApprovalError,
     Command,
     NobodyError,
-    _changed_files,
     _versions,
     carrying_out,
     request,
 )
-from flows.operations.stored_requests import (
-    number_of,
-    open_requests,
-    stopped,
-    unexpired_requests,
-)
+from flows.operations.audit import verify
+from flows.operations.audit_journal import CHANGED, EMPTIED, INSERTED, REMOVED
 from flows.runs.context import IssuerContext
 from flows.runs.keys import corrections, extracts, results
-from schemas.database import REQUEST
+from tests.extensions.governance.test_governed_at_once import Killed, dying
 from tests.memory_bench import memory_bench
 from tests.night import BANK, NOON, Bench, local_bench
-from tests.operations.test_governed_at_once import Killed, dying
 
 MOMENT = timedelta(microseconds=1)
 LINE = "cardlink outbox release bank-20261120-01234567 1"
@@ -41,7 +40,18 @@ LINE = "cardlink outbox release bank-20261120-01234567 1"
 
 def command(actor: str) -> Command:
     """Return a command with one parameter, which takes effect on nothing."""
-    return Command("release", LINE, {"chunks": [1]}, (), {}, actor, "agreed", hours=2)
+    settings = Compared({"four_eyes.hours": 2}, None, [])
+    return Command("release", LINE, {"chunks": [1]}, (), {}, actor, "agreed", settings)
+
+
+def requested(bench: Bench, given: Command) -> str:
+    """Request something; return the number of the request."""
+    return request(bench.context, given).number
+
+
+def waiting(context: IssuerContext) -> list[str]:
+    """Return the numbers of the requests that can be carried out."""
+    return [each.number for each in unexpired(context) if each.is_open]
 
 
 def bench_at(folder: Path) -> tuple[Bench, Callable[[timedelta], None]]:
@@ -72,19 +82,19 @@ def carried_out_in(context: IssuerContext, number: str, actor: str = "bert") -> 
 
 def test_a_request_counts_until_the_moment_it_expires(tmp_path: Path) -> None:
     bench, after = bench_at(tmp_path)
-    number, _ = request(bench.context, command("anna"))
+    number = requested(bench, command("anna"))
     hours = timedelta(hours=2)
 
     told = []
     for passed in (hours + MOMENT, hours, hours - MOMENT):
         after(passed)
-        open_ones = [one.number for one in open_requests(bench.context)]
+        open_ones = waiting(bench.context)
         told.append((open_ones, carried_out(bench, number)))
 
     nothing: list[str] = []
     expired = (nothing, "it expired on 2026-11-20 14:00")
     assert [expired, expired, ([number], "anna")] == told
-    assert [] == open_requests(bench.context)
+    assert [] == waiting(bench.context)
     assert "bert used it on 2026-11-20 13:59" == carried_out(bench, number, "carl")
 
 
@@ -92,12 +102,12 @@ def test_a_request_whose_command_failed_can_be_carried_out_by_anybody_but_its_ma
     tmp_path: Path,
 ) -> None:
     bench, _ = bench_at(tmp_path)
-    number, _ = request(bench.context, command("anna"))
+    number = requested(bench, command("anna"))
 
     with pytest.raises(KeyboardInterrupt), carrying_out(bench.context, number, command("bert")):
         raise KeyboardInterrupt
 
-    assert [number] == [one.number for one in open_requests(bench.context)]
+    assert [number] == waiting(bench.context)
     for name in ("anna", "ANNA", "an.na "):
         assert carried_out(bench, number, name).startswith("anna made it; a different person")
     assert "anna" == carried_out(bench, number, "bert")
@@ -108,10 +118,10 @@ def test_a_request_whose_command_has_not_ended_is_known_until_it_expires_or_is_m
     tmp_path: Path,
 ) -> None:
     bench, after = bench_at(tmp_path)
-    number, _ = request(bench.context, command("anna"))
+    number = requested(bench, command("anna"))
 
     def not_ended() -> list[str]:
-        return [one.number for one in stopped(unexpired_requests(bench.context))]
+        return [one.number for one in stopped(unexpired(bench.context))]
 
     under_way = carrying_out(bench.context, number, command("bert"))
     told = [not_ended()]
@@ -120,7 +130,7 @@ def test_a_request_whose_command_has_not_ended_is_known_until_it_expires_or_is_m
     after(timedelta(hours=2))
     told.append(not_ended())
     after(timedelta(hours=1))
-    again, _ = request(bench.context, command("anna"))
+    again = requested(bench, command("anna"))
     told.append(not_ended())
 
     assert [[], [number], [], []] == told
@@ -130,26 +140,26 @@ def test_a_request_whose_command_has_not_ended_is_known_until_it_expires_or_is_m
 
 def test_what_is_requested_again_while_it_waits_is_the_same_request(tmp_path: Path) -> None:
     bench, after = bench_at(tmp_path)
-    number, record = request(bench.context, command("anna"))
+    first = request(bench.context, command("anna"))
     after(timedelta(hours=1))
     others = [command("carl"), command("anna")._replace(reason="another")]
     bench.actor = "tester:2"
 
     again = request(bench.context, command("anna"))
-    numbers = {number, *(request(bench.context, other)[0] for other in others)}
+    numbers = {first.number, *(requested(bench, other) for other in others)}
 
-    assert (number, record) == again
-    assert numbers == {waiting.number for waiting in open_requests(bench.context)}
+    assert first == again
+    assert numbers == {*waiting(bench.context)}
     assert 3 == len(numbers)
 
 
 def test_a_request_whose_command_ended_is_not_one_that_was_stopped(tmp_path: Path) -> None:
     bench, _ = bench_at(tmp_path)
-    number, _ = request(bench.context, command("anna"))
+    number = requested(bench, command("anna"))
 
     assert "anna" == carried_out(bench, number)
 
-    assert ([], []) == (open_requests(bench.context), stopped(unexpired_requests(bench.context)))
+    assert ([], []) == (waiting(bench.context), stopped(unexpired(bench.context)))
     assert carried_out(bench, number, "carl").startswith("bert used it on")
 
 
@@ -157,7 +167,7 @@ def test_of_two_who_carry_out_a_request_at_the_same_moment_one_is_refused_with_i
     tmp_path: Path,
 ) -> None:
     bench, _ = bench_at(tmp_path)
-    number, _ = request(bench.context, command("anna"))
+    number = requested(bench, command("anna"))
     first = carrying_out(bench.context, number, command("carl"))
 
     def meanwhile() -> dict[str, str]:
@@ -184,12 +194,12 @@ def test_a_request_whose_second_person_was_killed_is_used_up_once_that_is_record
     tmp_path: Path, when: str, later: str, is_stopped: bool
 ) -> None:
     bench, _ = bench_at(tmp_path)
-    number, _ = request(bench.context, command("anna"))
+    number = requested(bench, command("anna"))
 
     with pytest.raises(Killed):
         carried_out_in(dying(bench, when), number)
 
-    assert is_stopped is bool(stopped(unexpired_requests(bench.context)))
+    assert is_stopped is bool(stopped(unexpired(bench.context)))
     assert later == carried_out(bench, number, "carl")
 
 
@@ -203,9 +213,8 @@ EDITS = {
     "line": f"{LINE} 2",
     "parameters": {"chunks": [2]},
     "would": {"rows": 1},
-    "digest": "00",
     "files": {"a": "1"},
-    "settings": "00",
+    "settings": 9,
     "signature": "none",
 }
 
@@ -214,8 +223,8 @@ def test_whatever_is_changed_of_a_request_is_refused_and_found(
     tmp_path: Path, database: Database
 ) -> None:
     bench = replace(local_bench(tmp_path), database=database)
-    number, _ = request(bench.context, command("anna"))
-    used, _ = request(bench.context, command("carl"))
+    number = requested(bench, command("anna"))
+    used = requested(bench, command("carl"))
     assert "carl" == carried_out(bench, used)
     open_one = update(REQUEST).where(REQUEST.c.number == number)
     used_one = update(REQUEST).where(REQUEST.c.number == used)
@@ -252,20 +261,12 @@ def test_whatever_is_changed_of_a_request_is_refused_and_found(
 @pytest.mark.parametrize("name", ["", "  ", "--"])
 def test_nobody_makes_or_carries_out_a_request(tmp_path: Path, name: str) -> None:
     bench, _ = bench_at(tmp_path)
-    number, _ = request(bench.context, command("anna"))
+    number = requested(bench, command("anna"))
 
     with pytest.raises(NobodyError):
         request(bench.context, command(name))
     with pytest.raises(NobodyError), carrying_out(bench.context, number, command(name)):
         pass
-
-
-def test_a_file_that_was_replaced_came_or_went_since_the_request_is_named() -> None:
-    before = {"a.csv": "1", "b.csv": "1", "d.csv": "1"}
-    after = {"a.csv": "2", "c.csv": "1", "d.csv": "1"}
-
-    assert "a.csv is replaced, b.csv is gone, c.csv is new" == _changed_files(before, after)
-    assert "" == _changed_files(before, before)
 
 
 def test_the_files_of_a_request_are_looked_for_where_the_issuer_the_partner_and_operators_drop_them() -> (

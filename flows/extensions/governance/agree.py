@@ -13,10 +13,16 @@ from flows.steps import Step
 from flows.wiring import wire
 
 with on_first_use():
-    from flows.operations import settings_in_force
+    from flows.extensions.governance import in_force
+    from flows.runs import identity
 
 
-@entry("agree", form=Form("agree", "agree: settings of {issuer}"), second={"settings": ""})
+@entry(
+    "agree",
+    form=Form("agree", "agree: settings of {issuer}"),
+    acts={"settings": ""},
+    ungoverned=True,
+)
 def agree(context: Context, issuer: Issuer, *, reason: Reason, dry_run: DryRun = False) -> Result:
     """Agree to the settings of ISSUER as its TOML has them now; they are in force from then on.
 
@@ -29,24 +35,19 @@ def agree(context: Context, issuer: Issuer, *, reason: Reason, dry_run: DryRun =
         cardlink agree first-bank --reason 'new key, compared by phone'
     """
     issuer_context = wire(context.folder, issuer, dry_run=dry_run)
-    comparison = settings_in_force.compared(issuer_context)
+    comparison = in_force.compared(issuer_context)
     changed = [redact(str(change)) for change in comparison.changed]
     facts = {
         "issuer": issuer,
         "record": comparison.number,
-        "sha256": comparison.sha256,
+        "sha256": identity.digest(identity.canonical(comparison.toml)),
         "changes": changed,
         "dry_run": dry_run,
     }
-    is_new = comparison.last is None
-    if not is_new and not changed:
-        return Result(
-            facts, [f"{issuer}: the settings are those in force (record {comparison.number})"]
-        )
-    settings_in_force.agree(issuer_context, comparison, reason)
+    number = comparison.number
+    if comparison.is_same:
+        return Result(facts, [f"{issuer}: the settings are those in force (record {number})"])
+    in_force.agree(issuer_context, comparison, reason)
     state = "would be in force" if dry_run else "in force"
-    headline = (
-        f"{issuer}: settings {state} as record {comparison.number + 1} ({comparison.sha256[:12]})"
-    )
-    shown: list[Part] = [headline, *changed]
+    shown: list[Part] = [f"{issuer}: settings {state} as record {number + 1}", *changed]
     return Result(facts, shown, Step("check", issuer))

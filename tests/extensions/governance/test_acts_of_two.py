@@ -11,18 +11,19 @@ from sqlalchemy import select
 from flows.commands.context import Context
 from flows.commands.entry import Entry
 from flows.database.connection import Database
-from flows.operations.four_eyes import NobodyError
-from flows.operations.settings_in_force import SettingsNotAgreedError
+from flows.extensions.governance.in_force import SettingsNotAgreedError
+from flows.extensions.governance.persons import normalised
+from flows.extensions.governance.tables import REQUEST, SETTINGS_IN_FORCE
+from flows.extensions.governance.two_persons import NobodyError
 from flows.registry import ENTRIES
 from schemas.actions import Gate
-from schemas.database import DERIVED, ISSUER, JOURNAL, METADATA, REQUEST, SETTINGS_IN_FORCE
-from schemas.persons import normalised
+from schemas.database import DERIVED, ISSUER, JOURNAL, METADATA
 from schemas.settings import Act
 from tests.builders import quick
 from tests.night import DAY
 from tests.test_dry_runs import CASES, answered, with_rows
 
-ACTING = {each.name: each for each in ENTRIES if each.second}
+ACTING = {each.name: each for each in ENTRIES if each.acts}
 # what is never one person's decision, or is asked for by what it decides about
 ALONE = {
     "submit": "of new extracts: the night does it",
@@ -73,7 +74,7 @@ def test_an_act_of_two_does_nothing_until_another_person_carries_it_out(
     asked = acting.invoke(Context(tmp_path, actor="anna"), case)
     after = stored(tmp_path)
     approve = asked.facts["request"]
-    done = acting.invoke(Context(tmp_path, actor="bert", approve=approve), case)
+    done = acting.invoke(Context(tmp_path, actor="bert", options={"approve": approve}), case)
 
     assert (3, before) == (asked.exit_code, after)
     assert done.exit_code in (0, 4)
@@ -102,7 +103,9 @@ def test_rows_are_sent_again_and_a_gate_is_opened_once_two_persons_said_so(tmp_p
     }.items():
         asked = ACTING[command].invoke(Context(tmp_path, actor="anna"), case)
         approve = asked.facts["request"]
-        done = ACTING[command].invoke(Context(tmp_path, actor="bert", approve=approve), case)
+        done = ACTING[command].invoke(
+            Context(tmp_path, actor="bert", options={"approve": approve}), case
+        )
 
         assert (3, 0) == (asked.exit_code, done.exit_code)
     assert 3 == len(list(bench.runs))
@@ -122,7 +125,7 @@ def test_nobody_is_no_person_neither_as_the_first_nor_as_the_second(
         acting.invoke(Context(tmp_path, actor=nobody), case)
     approve = acting.invoke(Context(tmp_path, actor="anna"), case).facts["request"]
     with pytest.raises(NobodyError):
-        acting.invoke(Context(tmp_path, actor=nobody, approve=approve), case)
+        acting.invoke(Context(tmp_path, actor=nobody, options={"approve": approve}), case)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +152,7 @@ def test_every_command_that_decides_something_is_an_act_or_is_said_why_not() -> 
     deciding = {each.name for each in ENTRIES if each.changes and each.has_parameter("reason")}
 
     assert deciding <= ACTING.keys() | ALONE.keys()
-    assert {act for each in ENTRIES for act in each.second} | {"mapping"} == set(get_args(Act))
+    assert {act for each in ENTRIES for act in each.acts} | {"mapping"} == set(get_args(Act))
 
 
 def parameters(entry: Entry[...]) -> set[str]:

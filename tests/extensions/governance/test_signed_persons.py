@@ -11,18 +11,16 @@ import pytest
 from click.testing import CliRunner, Result
 from sqlalchemy import select
 
-from flows.adapters.gpg_signer import is_signed_by
 from flows.adapters.local import LocalStore
 from flows.cli.main import main
 from flows.commands.context import Context
 from flows.commands.outbox import cancel
 from flows.database.connection import Database
-from flows.operations.four_eyes import NotProvedError, RequestChangedError
-from flows.operations.stored_requests import ENTRIES, WAITING, number_of
-from flows.runs.identity import canonical
+from flows.extensions.governance.requests import UNSIGNED, WHOLE, number_of, of_names
+from flows.extensions.governance.signatures import is_signed_by
+from flows.extensions.governance.tables import REQUEST
+from flows.extensions.governance.two_persons import NotProvedError, RequestChangedError
 from flows.runs.journal import Act, enter
-from schemas.database import REQUEST
-from schemas.records import Request
 from tests import keys
 from tests.night import edges
 from tests.test_dry_runs import outbox
@@ -82,14 +80,12 @@ def test_two_persons_act_with_their_keys_and_both_signatures_are_stored(
     done = typed(tmp_path, run, "bert", "bert", number)
 
     row = stored(tmp_path)
-    requested = Request.model_validate({name: row[name] for name in Request.model_fields})
-    unsigned = canonical(requested.model_copy(update={"signature": None}))
     anna = KEYS["anna"]
     bert = KEYS["bert"]
     assert 0 == done.exit_code
     assert (number, "ended") == (row["number"], row["state"])
-    assert is_signed_by(unsigned, row["signature"], anna.public, anna.fingerprint)
-    second = (canonical(requested), row["second_signature"])
+    assert is_signed_by(of_names(row, UNSIGNED), row["signature"], anna.public, anna.fingerprint)
+    second = (of_names(row, WHOLE), row["second_signature"])
     assert is_signed_by(*second, bert.public, bert.fingerprint)
 
 
@@ -151,4 +147,4 @@ def put(folder: Path, values: dict[str, Any]) -> None:
 
     outside = edges(LocalStore(folder / "store"), Database(folder / "cardlink.db"))
     adapters = outside._replace(now=lambda: datetime.now(UTC))
-    enter(adapters, "bank", ENTRIES[WAITING], work)
+    enter(adapters, "bank", "request made", work)

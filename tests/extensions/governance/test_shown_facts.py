@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from flows.operations.shown_facts import LONGEST, MOST, as_shown, departures
+from flows.extensions.governance.two_persons import LONGEST, _different, as_shown
 from schemas.expressions import PUBLISHED
 
 NOON = datetime(2026, 11, 20, 12, 0, 0, 500, tzinfo=UTC)
@@ -45,11 +45,6 @@ def test_differences_are_named_from_what_to_what() -> None:
     before = {"rows": 20, "chunks": [{"number": 1, "state": "held"}]}
     after = {"rows": 22, "chunks": [{"number": 1, "state": "held"}, {"number": 2}]}
 
-    assert "rows: 20 -> 22; chunks.2.number: nothing -> 2" == departures(before, after)
-    assert "" == departures(before, before)
-
-
-def test_of_many_differences_the_first_are_named_and_the_others_counted() -> None:
-    many = {f"n{number:02}": number for number in range(MOST + 3)}
-
-    assert departures(many, {}).endswith("; and 3 more")
+    difference = "it was made for other facts: chunks.2.number: nothing -> 2; rows: 20 -> 22"
+    assert [difference] == list(_different("facts", before, after))
+    assert [] == list(_different("facts", before, before))

@@ -13,16 +13,16 @@ from sqlalchemy import Connection, select
 
 from flows.database.connection import Database
 from flows.errors import CardlinkError
-from flows.operations.settings_in_force import (
-    SettingsMovedError,
+from flows.extensions.governance.in_force import (
     SettingsNotAgreedError,
     agree,
     compared,
-    governed,
+    govern,
 )
+from flows.extensions.governance.tables import SETTINGS_IN_FORCE
 from flows.runs.context import IssuerContext, overlaid
 from flows.runs.journal import entries
-from schemas.database import SETTINGS_IN_FORCE
+from flows.wiring import SettingsMovedError
 from tests.night import Bench, issuer, local_bench
 
 WHY = "so it was agreed"
@@ -100,10 +100,10 @@ def said(bench: Bench) -> list[str]:
 def test_of_two_processes_that_meet_settings_at_once_one_records_them_and_both_go_on(
     bench: Bench,
 ) -> None:
-    governed(bench.context, is_rehearsal=False)
+    govern(bench.context, is_rehearsal=False)
     bench = with_limit(bench, 0.2)
 
-    told = at_once(bench, lambda context, _: governed(context, is_rehearsal=False))
+    told = at_once(bench, lambda context, _: govern(context, is_rehearsal=False))
 
     assert [0, 1] == sorted(map(len, told))
     assert [(1, "found"), (2, "changed")] == in_force(bench)
@@ -113,7 +113,7 @@ def test_of_two_processes_that_meet_settings_at_once_one_records_them_and_both_g
 
 def test_of_two_who_agree_at_once_one_wins_and_the_other_is_told(bench: Bench) -> None:
     bench = with_limit(bench, 0.1, four_eyes=TWO)
-    governed(bench.context, is_rehearsal=False)
+    govern(bench.context, is_rehearsal=False)
     bench = with_limit(bench, 0.2, four_eyes=TWO)
     comparison = compared(bench.context)
 
@@ -125,12 +125,12 @@ def test_of_two_who_agree_at_once_one_wins_and_the_other_is_told(bench: Bench) -
 
 def test_a_change_that_needs_two_after_another_was_faster_is_refused(bench: Bench) -> None:
     """Compared with settings that asked for nobody, while another records some that do."""
-    governed(bench.context, is_rehearsal=False)
+    govern(bench.context, is_rehearsal=False)
     agreed = with_limit(bench, 0.1, four_eyes=TWO)
-    governed(agreed.context, is_rehearsal=False)
+    govern(agreed.context, is_rehearsal=False)
 
     with pytest.raises(SettingsNotAgreedError):
-        governed(with_limit(bench, 0.9, four_eyes=TWO).context, is_rehearsal=False)
+        govern(with_limit(bench, 0.9, four_eyes=TWO).context, is_rehearsal=False)
 
     assert [(1, "found"), (2, "changed")] == in_force(bench)
 
@@ -140,10 +140,10 @@ def test_who_was_killed_recording_settings_has_recorded_them_whole_or_not_at_all
     bench: Bench, when: str
 ) -> None:
     with pytest.raises(Killed):
-        governed(dying(bench, when), is_rehearsal=False)
+        govern(dying(bench, when), is_rehearsal=False)
 
     killed = in_force(bench)
-    governed(bench.context, is_rehearsal=False)
+    govern(bench.context, is_rehearsal=False)
 
     assert {"before": [], "after": [(1, "found")]}[when] == killed
     assert [(1, "found")] == in_force(bench)

@@ -20,8 +20,8 @@ from flows.commands.context import Context
 from flows.commands.form import Form
 from flows.commands.outbox import release
 from flows.database.connection import Database
-from flows.operations.four_eyes import ApprovalError
-from flows.operations.stored_requests import OF_PEOPLE
+from flows.extensions.governance.requests import OF_PEOPLE
+from flows.extensions.governance.two_persons import ApprovalError
 from flows.runs.keys import keys_of
 from flows.runs.stored_run import StoredRun
 from flows.wiring import ActorError, open_store
@@ -131,8 +131,8 @@ def test_a_release_waits_for_a_second_person_and_records_both(
     [
         (("1",), "anna", "anna made it"),
         (("1",), "ANNA", "anna made it"),
-        ((), "bert", "other parameters"),
-        (("2",), "bert", "other parameters"),
+        ((), "bert", "other parameters: chunks.1: 1 -> nothing"),
+        (("2",), "bert", "other parameters: chunks.1: 1 -> 2"),
     ],
 )
 def test_another_carries_out_exactly_what_was_asked_for(
@@ -222,7 +222,7 @@ def test_a_file_that_was_replaced_meanwhile_is_not_what_was_agreed_to(
 
     done = typed(tmp_path, *line, "--actor", "bert", "--approve", number)
 
-    assert "bank/extracts/more-20261121.csv is replaced" in facts(done)["message"]
+    assert "other files: bank/extracts/more-20261121.csv: " in facts(done)["message"]
 
 
 def test_a_form_asks_and_approves_by_the_same_code(bank: Bench, run: str, tmp_path: Path) -> None:
@@ -362,7 +362,7 @@ def test_the_evidence_of_a_run_holds_what_an_assessor_needs_and_neither_cardhold
         "run.json",
     } <= set(files)
     assert {f"runs/{run}/report/summary.json", f"runs/{run}/report/chunks.csv"} <= set(files)
-    [asked_for] = map(json.loads, files["requests.jsonl"].splitlines())
+    [asked_for] = json.loads(files["requests.json"])
     assert (number, "anna", "bert") == tuple(
         asked_for[name] for name in ("number", "actor", "second")
     )

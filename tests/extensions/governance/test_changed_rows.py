@@ -9,16 +9,17 @@ from typing import NamedTuple
 import pytest
 from sqlalchemy import Table, update
 
-from flows.operations.four_eyes import Command, request
-from flows.operations.settings_in_force import compared, governed
-from flows.operations.stored_requests import stored_requests
+from flows.extensions.governance.in_force import compared, govern
+from flows.extensions.governance.requests import requests
+from flows.extensions.governance.tables import REQUEST, SETTINGS_IN_FORCE
+from flows.extensions.governance.two_persons import Command, request
 from flows.runs.decisions import CARDS, decide, decisions
 from flows.runs.documents import RowChangedError
 from flows.runs.journal import Act, enter
 from flows.runs.purges import add_purge, purges
 from flows.runs.single_links import prompted_singles
 from flows.runs.stored_run import StoredRun
-from schemas.database import DECISION, PURGE, REQUEST, RUN, SETTINGS_IN_FORCE, SINGLE_LINK
+from schemas.database import DECISION, PURGE, RUN, SINGLE_LINK
 from schemas.records import GivingUp, NamedCard, Purged, SingleAnswered, SingleAsked
 from tests.night import BANK, NOON, Bench, local_bench
 from tests.singles import recorded
@@ -59,7 +60,9 @@ def purged(bench: Bench) -> None:
 
 
 def requested(bench: Bench) -> None:
-    request(bench.context, Command("erase", "cardlink purge bank", {}, (), {}, "anna", "agreed"))
+    settings = compared(bench.context)
+    line = "cardlink purge bank"
+    request(bench.context, Command("erase", line, {}, (), {}, "anna", "agreed", settings))
 
 
 def linked(bench: Bench) -> None:
@@ -84,10 +87,10 @@ ROWS = {
     ),
     "purge": Row(purged, PURGE, "objects", lambda bench: purges(bench.adapters, BANK)),
     "request": Row(
-        requested, REQUEST, "files", lambda bench: stored_requests(bench.adapters, BANK), [SECRET]
+        requested, REQUEST, "files", lambda bench: requests(bench.adapters, BANK), [SECRET]
     ),
     "settings": Row(
-        lambda bench: governed(bench.context, is_rehearsal=False),
+        lambda bench: govern(bench.context, is_rehearsal=False),
         SETTINGS_IN_FORCE,
         "settings",
         lambda bench: compared(bench.context),
