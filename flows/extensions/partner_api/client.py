@@ -25,7 +25,6 @@ from flows.extensions.partner_api.pages import Pages
 from flows.extensions.partner_api.profile import ID, Profile
 from flows.extensions.partner_api.responses import (
     LOST_PAGE,
-    UNCHANGED,
     USUAL,
     Limits,
     document_of,
@@ -34,9 +33,7 @@ from flows.extensions.partner_api.responses import (
     link_of,
     messages_in,
     refusal_of,
-    tag_of,
     text_in,
-    unless_changed,
 )
 from flows.extensions.partner_api.service import (
     AnswerLostError,
@@ -117,26 +114,13 @@ class ServiceClient:
         """Return the record of a link (2.9), by default with its card and cardholder."""
         return self._link(self._link_response(link_id, hydrate), self._settings.link_place())
 
-    def changed_link(self, link_id: str, tag: str | None) -> CardLink | None:
-        """Return the record of a link with its card and cardholder, and its tag where it has one.
-
-        None where it is still the one that had this tag (RFC 9110 13.1).
-        """
-        response = self._link_response(link_id, HYDRATE_CARDHOLDER, tag)
-        if response.status == UNCHANGED:
-            return None
-        record = self._link(response, self._settings.link_place())
-        return record.model_copy(update={"tag": tag_of(response.headers)})
-
     def link_document(self, link_id: str) -> object:
         """Return the record of a link as the service answers it; None where it is no JSON."""
         return document_of(self._link_response(link_id, HYDRATE_CARDHOLDER).body)
 
-    def _link_response(
-        self, link_id: str, hydrate: tuple[str, ...], tag: str | None = None
-    ) -> Response:
+    def _link_response(self, link_id: str, hydrate: tuple[str, ...]) -> Response:
         settings = self._settings
-        header = unless_changed(tag)
+        header = dict[str, str]()
         if hydrate:
             header[settings.hydration_header] = settings.link_hydration(*hydrate)
         place = settings.link_place()
@@ -150,17 +134,6 @@ class ServiceClient:
         """
         return self._job(self._job_response(job_id), job_id)
 
-    def changed_job(self, job_id: str, tag: str | None) -> JobRecord | None:
-        """Return the record of a job, and its tag where it has one.
-
-        None where it is still the one that had this tag (RFC 9110 13.1).
-        """
-        response = self._job_response(job_id, tag)
-        if response.status == UNCHANGED:
-            return None
-        record = self._job(response, job_id)
-        return record.model_copy(update={"tag": tag_of(response.headers)})
-
     def _job(self, response: Response, job_id: str) -> JobRecord:
         record = job_of(response.body, self._settings)
         if record is None:
@@ -173,10 +146,9 @@ class ServiceClient:
         """Return the record of a job as the service answers it; None where it is no JSON."""
         return document_of(self._job_response(job_id).body)
 
-    def _job_response(self, job_id: str, tag: str | None = None) -> Response:
+    def _job_response(self, job_id: str) -> Response:
         path = _path(self._settings.path("job"), job_id)
-        header = unless_changed(tag)
-        header[self._settings.hydration_header] = self._settings.job_hydration
+        header = {self._settings.hydration_header: self._settings.job_hydration}
         return self._sender.send(Request("GET", path, f"GET {path}", headers=header))
 
     @property

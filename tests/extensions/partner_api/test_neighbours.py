@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from flows.extensions.partner_api import connection, responses, transport
+from flows.extensions.partner_api import connection, transport
 from flows.extensions.partner_api.client import CREATED_WITHIN, open_client
 from flows.extensions.partner_api.pages import MOST_PAGES, Pages
 from flows.extensions.partner_api.profile import Profile
@@ -170,10 +170,3 @@ def test_whoever_checks_a_service_waits_five_seconds_at_most(
 )
 def test_clocks_agree_within_a_minute(offset: float, line: str) -> None:
     assert line in connection._clock_line(offset)
-
-
-@pytest.mark.parametrize(("length", "is_kept"), [(199, True), (200, True), (201, False)])
-def test_a_tag_is_kept_up_to_its_longest(length: int, is_kept: bool) -> None:
-    tag = responses.tag_of({"ETag": "a" * length})
-
-    assert is_kept == (tag is not None)
