@@ -13,8 +13,7 @@ import httpx
 import pytest
 
 from flows.extensions.partner_api import connection, transport
-from flows.extensions.partner_api.client import CREATED_WITHIN, open_client
-from flows.extensions.partner_api.pages import MOST_PAGES, Pages
+from flows.extensions.partner_api.client import CREATED_WITHIN, MOST_PAGES, Pages, open_client
 from flows.extensions.partner_api.profile import Profile
 from flows.extensions.partner_api.responses import Limits, UnreadableBodyError, body_of
 from flows.extensions.partner_api.service import AnswerLostError, StrangeAnswerError
