@@ -28,8 +28,8 @@ from flows.extensions.deliveries.acknowledgement import acknowledgements
 from flows.extensions.deliveries.delivered import deliveries
 from flows.extensions.deliveries.delivery import deliver
 from flows.extensions.deliveries.receivers import confirm
+from flows.extensions.privacy.erasure import OfRows, erase
 from flows.operations.alert_history import watch
-from flows.operations.erasure import OfRows, erase
 from flows.operations.metrics import write_metrics
 from flows.operations.purge import purge
 from flows.pages import site

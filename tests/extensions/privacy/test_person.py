@@ -12,9 +12,9 @@ import polars as pl
 import pytest
 
 from flows.commands.context import Context
-from flows.commands.person import erase, export
+from flows.extensions.privacy.person import erase, export
+from flows.extensions.privacy.personal_data import PLACES
 from flows.partner_api.linking import link_typed
-from schemas.personal_data import PLACES
 from schemas.portal import ADDRESS1, CUID, EMAIL, LAST_NAME, PHONE
 from tests.night import issuer
 from tests.partner_api.linker import SERVICE, TYPED, URL, Linker
