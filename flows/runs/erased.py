@@ -25,6 +25,9 @@ from flows.runs.identity import digest
 from schemas.reasons import ERASED
 from schemas.records import Erasure
 
+# what `rows_of` looks at, and the row that it is of
+IDENTITY = ["row", "cuid", *CONTENT_FINGERPRINTS]
+
 
 class People(Protocol):
     """Some cardholders, as far as rows can be told to be theirs."""

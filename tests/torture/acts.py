@@ -16,10 +16,10 @@ from flows.extensions.privacy.lines import ERASING
 from flows.registry import ENTRIES
 from flows.reports.work_kinds import UNKNOWN_SINGLES
 from flows.runs.stored_journal import flush_journal
+from tests.extensions.partner_api.linker import left_over
 from tests.night import DAY, Bench
 from tests.operations.test_questions import answered as answered_in_part
 from tests.operations.test_questions import filled, written
-from tests.partner_api.linker import left_over
 from tests.test_dry_runs import CASES, WHY, Facts, answered, bank, facts_of, sent, with_rows
 from tests.torture.partner import SERVICE
 

@@ -6,11 +6,9 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-import polars as pl
-
 from flows.book.upkeep import forget_book
 from flows.extensions import hooks
-from flows.extensions.privacy.personal_data import are_outcomes_of, is_in_placements
+from flows.extensions.privacy.personal_data import are_outcomes_of
 from flows.reports.across import reconcile_runs
 from flows.reports.lists import write_unsent
 from flows.reports.rebuild import rebuild_lasting
@@ -18,20 +16,17 @@ from flows.runs.answers import erase_answers
 from flows.runs.context import IssuerContext
 from flows.runs.decisions import LEDGER, decisions_by_subject
 from flows.runs.erased import Mention, People
-from flows.runs.frames import from_parquet, write_parquet
 from flows.runs.journal import enter
 from flows.runs.keys import reconciliation
 from flows.runs.ledger_rewriting import erase_from_ledger
 from flows.runs.persons import forget_persons
-from flows.runs.placements import mark_check, placements_key, read_placements
 from flows.runs.single_links import remove_singles, with_ids
-from flows.runs.store import Cleaner, read
+from flows.runs.store import Cleaner
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
-from schemas.manifest import LedgerPart
 from schemas.records import LedgerRewritten
 
-_IN_RUN = ("ledger", "outcomes", "placements", "single")
+_IN_RUN = ("ledger", "outcomes", "single")
 
 
 def erase_mentions(
@@ -46,6 +41,8 @@ def erase_mentions(
 
     `since`: when that began, perhaps by a process that died.
     """
+    for erase_others in hooks("erase"):
+        erase_others(context, cleaner, people, named)
     rows = defaultdict[str, set[int]](set)
     for mention in named:
         if mention.place in _IN_RUN and mention.run:
@@ -54,11 +51,6 @@ def erase_mentions(
         stored = StoredRun.by_id(context.adapters, run)
         _erase_in_run(context, cleaner, stored, people, sorted(numbers), signed)
     _erase_singles(context, [key.partition("/")[2] for key in _keys_in("single", named)])
-    for erase_others in hooks("erase"):
-        erase_others(context, cleaner, named)
-    for key in _keys_in("placements", named):
-        if is_in_placements(context.issuer.issuer, key):
-            _erase_in_report(context, people, key)
     forget_persons(context.adapters, context.issuer.issuer, people)
     for run in sorted({*rows, *_rewritten_since(context, since)}):
         _report(context, StoredRun.by_id(context.adapters, run))
@@ -92,25 +84,7 @@ def _erase_in_run(
         *(context.adapters, run.issuer, run.id),
         lambda answers: are_outcomes_of(run, people, rows, answers),
     )
-    for part in run.committed().ledger:
-        _erase_in_placements(cleaner, run, part, rows)
     erase_from_ledger(cleaner, run, rows, signed)
-
-
-def _erase_in_placements(
-    cleaner: Cleaner, run: StoredRun, part: LedgerPart, rows: Sequence[int]
-) -> None:
-    """Take rows out of what the service said of links."""
-    known = read_placements(run, part)
-    others = known.filter(~pl.col("row").is_in(rows))
-    folder = f"{run.keys.placements}messages/{part.name.partition('.')[0]}/"
-    prefixes = tuple(f"{folder}{row:09d}-" for row in rows)
-    for entry in list(run.store.keys(folder)):
-        if entry.key.startswith(prefixes):
-            cleaner.delete(entry.key)
-    if others.height < known.height:
-        write_parquet(run.store, placements_key(run, part), others)
-        mark_check(run)
 
 
 def _rewritten_since(context: IssuerContext, since: datetime) -> Iterator[str]:
@@ -134,13 +108,6 @@ def _report(context: IssuerContext, run: StoredRun) -> None:
 
 # An issuer
 # --------------------------------------------------------------------------------------------------
-
-
-def _erase_in_report(context: IssuerContext, people: People, key: str) -> None:
-    """Take cardholders out of a transaction report that was kept."""
-    store = context.adapters.store
-    report = from_parquet(read(store, key))
-    write_parquet(store, key, report.filter(~people.named_by(report["cuid"])))
 
 
 def _derive_anew(context: IssuerContext, cleaner: Cleaner) -> None:

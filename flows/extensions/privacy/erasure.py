@@ -26,10 +26,10 @@ from flows.extensions.privacy.erasing import erase_mentions
 from flows.extensions.privacy.personal_data import is_under_way, mentions, place_of
 from flows.runs.adapters import Adapters
 from flows.runs.business_date import local_day
-from flows.runs.cards import CONTENT_FINGERPRINTS
 from flows.runs.context import IssuerContext
 from flows.runs.decisions import ERASURE, decide
 from flows.runs.erased import (
+    IDENTITY,
     ErasedPeople,
     Mention,
     NamedPeople,
@@ -53,7 +53,6 @@ from schemas.ledger import AWAITING
 from schemas.reasons import ERASED
 from schemas.records import Erasure
 
-_IDENTITY = ["row", "cuid", *CONTENT_FINGERPRINTS]
 FINISHING = "the withdrawal of their links is confirmed"
 RESUMING = "the process that erased them ended before it was done"
 REQUEST_ENDS = timedelta(hours=1)  # longer than any request for a single link takes
@@ -312,7 +311,7 @@ def _named_in(run: StoredRun, rows: Sequence[int]) -> pl.DataFrame:
     """Return what identifies the cardholders of rows of a run."""
     run.with_ledger()
     is_meant = pl.col("row").is_in(list(rows))
-    records = pl.concat(run.ledger(_IDENTITY, is_meant)).drop_nulls("cuid")
+    records = pl.concat(run.ledger(IDENTITY, is_meant)).drop_nulls("cuid")
     lacking = pl.Series(sorted(set(rows) - set(records["row"])), dtype=pl.UInt32)
     if len(lacking):
         raise NoSuchRowError(place=run.id, rows=numbered(lacking))

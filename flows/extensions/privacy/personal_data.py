@@ -16,22 +16,17 @@ from flows.runs.adapters import Adapters
 from flows.runs.answers import run_answers
 from flows.runs.context import IssuerContext
 from flows.runs.decisions import CARDS, LINKS, decisions
-from flows.runs.erased import Mention, NamedPeople, People, Place, rows_of
-from flows.runs.frames import from_parquet
-from flows.runs.keys import placements, results
+from flows.runs.erased import IDENTITY, Mention, NamedPeople, People, Place, rows_of
+from flows.runs.keys import results
 from flows.runs.persons import by_holder, holders_of
-from flows.runs.placements import placements_key, read_placements
 from flows.runs.single_links import SingleLink, prompted_singles
-from flows.runs.store import Store, read
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently
-from flows.runs.transactions import kept_reports
 from schemas.ledger import SUBMITTED
 from schemas.manifest import LedgerPart
 from schemas.records import GivingUp, KeptLink, LinkKept, NamedCard
 
-_IDENTITY = ["row", "cuid", "name_check", "address_check"]
 PLACES = {
     "extracts": Place(
         "all that the issuer wrote: name, address, e-mail, phone",
@@ -75,12 +70,6 @@ PLACES = {
         "[retention] ledger_days; one that was typed in, until its link ends",
         erased=True,
     ),
-    "placements": Place(
-        "ids at the partner, whether the link was opened, merchants at which the card was placed",
-        "the funnel",
-        "[retention] ledger_days after the last answer",
-        erased=True,
-    ),
     "decisions": Place(
         "cuid and last 4, the reason that an operator typed, who decided",
         "decisions bind later runs, and are evidence of who decided",
@@ -116,7 +105,6 @@ def mentions(context: IssuerContext, people: People) -> Iterator[Mention]:
     kept = [stored.run(run) for run in stored.ids if str(run) not in stored.without_ledger]
     in_runs = list(chain.from_iterable(concurrently(lambda run: list(_in_run(run, people)), kept)))
     yield from in_runs
-    store = context.adapters.store
     issuer = context.issuer.issuer
     runs = {each.run for each in in_runs if each.rows}
     for mentioned in hooks("mentions"):
@@ -125,7 +113,6 @@ def mentions(context: IssuerContext, people: People) -> Iterator[Mention]:
         single for single in prompted_singles(context.adapters, issuer) if _is_of(single, people)
     ]
     yield from map(_single, singles)
-    yield from _in_reports(store, issuer, people)
     if isinstance(people, NamedPeople):
         yield from _decisions(context.adapters, issuer, people.cuids)
 
@@ -158,8 +145,8 @@ def _corrections(run: StoredRun, rows: tuple[int, ...]) -> Iterator[Mention]:
 
 
 def _in_part(run: StoredRun, part: LedgerPart, people: People) -> Iterator[Mention]:
-    """Yield what a part of the ledger has, the chunks with its rows, and their placements."""
-    names = run.ledger_part(part, _IDENTITY)
+    """Yield what a part of the ledger has, and the chunks with its rows."""
+    names = run.ledger_part(part, IDENTITY)
     rows = names.filter(rows_of(people, names))["row"]
     if rows.is_empty():
         return
@@ -170,15 +157,6 @@ def _in_part(run: StoredRun, part: LedgerPart, people: People) -> Iterator[Menti
     if run.purged_chunks is None:
         for number in chunks:
             yield Mention("chunks", run.sealed_chunks[number].key, (), run.id, numbers)
-    known = read_placements(run, part).filter(pl.col("row").is_in(rows.implode()))
-    if not known.is_empty():
-        yield Mention("placements", placements_key(run, part), known.to_dicts(), run.id, numbers)
-    folder = f"{run.keys.placements}messages/{part.name.partition('.')[0]}/"
-    prefixes = tuple(f"{folder}{row:09d}-" for row in numbers)
-    for entry in run.store.keys(folder):
-        if entry.key.startswith(prefixes):
-            text = read(run.store, entry.key).decode("utf-8", "replace")
-            yield Mention("placements", entry.key, [{"message": text}], run.id, numbers)
 
 
 def _in_outcomes(run: StoredRun, people: People, rows: Iterable[int]) -> Iterator[Mention]:
@@ -221,17 +199,6 @@ def _single(single: SingleLink) -> Mention:
     return Mention("single", single.place, [facts], single.run or "")
 
 
-def _in_reports(store: Store, issuer: str, people: People) -> Iterator[Mention]:
-    """Yield what is kept of the partner's transaction reports."""
-    for key in kept_reports(store, issuer):
-        report = from_parquet(read(store, key))
-        named = report.filter(people.named_by(report["cuid"]))
-        if not named.is_empty():
-            yield Mention("placements", key, named.to_dicts())
-            # the report itself was dropped by the partner
-            yield Mention("results", f"{issuer}/transactions/", ())
-
-
 def _decisions(adapters: Adapters, issuer: str, cuids: frozenset[str]) -> Iterator[Mention]:
     """Yield the decisions that are about cardholders, with these cards alone."""
     holders = holders_of(adapters, issuer)
@@ -248,8 +215,3 @@ def _decisions(adapters: Adapters, issuer: str, cuids: frozenset[str]) -> Iterat
             shown = {name: facts[name] for name in ("at", "by", "reason", "what")}
             where = f"database: decision of {record.at.isoformat()}"
             yield Mention("decisions", where, [{**shown, "cards": own}])
-
-
-def is_in_placements(issuer: str, key: str) -> bool:
-    """Return whether a key is of what is kept of transaction reports."""
-    return key.startswith(f"{placements(issuer)}reports/")

@@ -24,6 +24,8 @@ from flows.extensions.governance.in_force import compared
 from flows.extensions.governance.requests import unexpired
 from flows.extensions.governance.tables import REQUEST
 from flows.extensions.governance.two_persons import Command, request
+from flows.extensions.partner_api.linking import link_typed
+from flows.extensions.partner_api.service import AnswerLostError, LinkRequestError
 from flows.extensions.privacy.erasure import (
     NoSuchLinkError,
     OfRows,
@@ -35,8 +37,6 @@ from flows.extensions.privacy.erasure import (
 )
 from flows.operations.audit import verify
 from flows.operations.purge import purge
-from flows.partner_api.linking import link_typed
-from flows.partner_api.service import AnswerLostError, LinkRequestError
 from flows.reports.across import reconcile_runs
 from flows.runs.decisions import ERASURE
 from flows.runs.erased import erasure_of, unfinished_erasures
@@ -46,8 +46,8 @@ from flows.steps import Step
 from schemas.database import DECISION, JOURNAL, METADATA
 from schemas.portal import CITY, CUID
 from tests.builders import portal_rows, quick
+from tests.extensions.partner_api.linker import SERVICE, TYPED, URL, Linker
 from tests.night import BANK, DAY, NOON, Bench, local_bench, made_once, portal_csv
-from tests.partner_api.linker import SERVICE, TYPED, URL, Linker
 from tests.test_dry_runs import answered, facts_of
 
 WITHDRAW = Step("deliver", "bank")  # what withdraws a link
