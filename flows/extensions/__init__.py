@@ -54,6 +54,7 @@ What names cardholders is found, erased, purged and recovered by these:
 - `withdrawal_step(context, people)`: the step by which others are told not to use a link of theirs,
   None where nobody may; then `erase_confirmed(context, cleaner, people, named, note)`: remove what
   waited, and `note` first the keys of the objects that go;
+- `after_purge(context, cleaner)`: go on with what waited;
 - `purgeable(context, until)`: objects by kind that are as old as that;
   `before_purge(context, keys)` is called before objects go;
 - `recovered(adapters, issuer)`: read from the store what the journal has not, where a database was

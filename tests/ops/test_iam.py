@@ -30,8 +30,8 @@ from flows.extensions.deliveries.delivery import deliver
 from flows.extensions.deliveries.receivers import confirm
 from flows.extensions.partner_api.follow_links import follow_links
 from flows.extensions.partner_api.placements import transactions
+from flows.extensions.privacy.erasure import OfRows, erase
 from flows.operations.alert_history import watch
-from flows.operations.erasure import OfRows, erase
 from flows.operations.metrics import write_metrics
 from flows.operations.purge import purge
 from flows.pages import site

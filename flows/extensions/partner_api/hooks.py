@@ -27,11 +27,10 @@ if TYPE_CHECKING:
 
     from flows.reports.sections import Section
     from flows.runs.context import IssuerContext
-    from flows.runs.erased import Mention, People
+    from flows.runs.erased import Mention, People, Place
     from flows.runs.store import Cleaner
     from flows.runs.stored_run import StoredRun
     from flows.runs.stored_runs import StoredRuns
-    from schemas.personal_data import Place
 
 
 def checks(context: IssuerContext) -> Iterator[tuple[str, str]]:

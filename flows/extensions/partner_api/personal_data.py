@@ -12,13 +12,11 @@ from flows.extensions.partner_api.placements import (
     transactions,
 )
 from flows.extensions.partner_api.transactions import kept_reports
-from flows.operations.personal_data import IDENTITY
 from flows.runs.context import IssuerContext
-from flows.runs.erased import Mention, People, rows_of
+from flows.runs.erased import IDENTITY, Mention, People, Place, rows_of
 from flows.runs.frames import from_parquet, write_parquet
 from flows.runs.store import Cleaner, read
 from flows.runs.stored_run import StoredRun
-from schemas.personal_data import Place
 
 PLACE = "placements"
 PLACES = {

@@ -3,12 +3,13 @@
 The act is a decision: from then on every run leaves their rows
 out. What names them is then written anew without them or deleted (`erasing.py`). Who was handed
 their links is told not to use them, and once that is confirmed the next purge takes them out of
-what was handed over, too. What has to stay until its own end is named (`schemas.personal_data`).
+what was handed over, too. What has to stay until its own end is named (`personal_data.py`).
 
 Who has a row that was sent and not answered cannot be erased yet: the answer would name somebody
 whom nobody knows. A single link without an answer gets none, once its request has ended.
 """
 
+import secrets
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
@@ -21,25 +22,27 @@ from flows.book.book import Book, read_book
 from flows.book.people import counted_cards
 from flows.errors import OperatorError, TryAgainError
 from flows.extensions import hooks
-from flows.operations.erasing import erase_mentions
-from flows.operations.personal_data import is_under_way, mentions
+from flows.extensions.privacy.erasing import erase_mentions
+from flows.extensions.privacy.personal_data import is_under_way, mentions, place_of
 from flows.runs.adapters import Adapters
 from flows.runs.business_date import local_day
-from flows.runs.cards import CONTENT_FINGERPRINTS
 from flows.runs.context import IssuerContext
+from flows.runs.decisions import ERASURE, decide
 from flows.runs.erased import (
+    IDENTITY,
     ErasedPeople,
     Mention,
     NamedPeople,
     People,
     content_of,
+    erased_by,
     erased_people,
     erasures,
     is_interrupted,
-    record_erasure,
     unfinished_erasures,
 )
 from flows.runs.errors import NoSuchRowError, numbered
+from flows.runs.journal import Act, enter
 from flows.runs.keys import runs
 from flows.runs.single_links import prompted_singles, with_ids
 from flows.runs.store import Cleaner
@@ -47,11 +50,9 @@ from flows.runs.stored_run import StoredRun
 from flows.steps import CUID, WHY, Sentence, Slot, Step
 from schemas.breaks import LOST, RESULT_SHORT
 from schemas.ledger import AWAITING
-from schemas.personal_data import place_of
 from schemas.reasons import ERASED
 from schemas.records import Erasure
 
-_IDENTITY = ["row", "cuid", *CONTENT_FINGERPRINTS]
 FINISHING = "the withdrawal of their links is confirmed"
 RESUMING = "the process that erased them ended before it was done"
 REQUEST_ENDS = timedelta(hours=1)  # longer than any request for a single link takes
@@ -208,6 +209,21 @@ def erase(context: IssuerContext, cleaner: Cleaner, whom: Whom, reason: str) -> 
     return plan
 
 
+def record_erasure(
+    adapters: Adapters, issuer: str, record: Erasure, people: NamedPeople | None = None
+) -> None:
+    """Record an erasure: with the digests of these people, the first of all with a new key."""
+
+    def work(act: Act) -> None:
+        earlier = erasures(adapters.within(act.connection), issuer)
+        first = record if earlier else record.model_copy(update={"key": secrets.token_hex(32)})
+        erased = erased_by(earlier or [first])
+        persons = erased.digests_of(people) if people else ()
+        decide(act, ERASURE, "", first.model_copy(update={"persons": persons}))
+
+    enter(adapters, issuer, f"cardholders {record.what}", work, reason=record.reason)
+
+
 def _is_gone(context: IssuerContext, whom: Whom) -> bool:
     """Return whether nothing names these cardholders any more, although they were there."""
     if isinstance(whom, OfSingle):
@@ -275,16 +291,6 @@ def _remove(
     record_erasure(context.adapters, issuer, Erasure(**signed, what="removed"))
 
 
-def erasure_of(adapters: Adapters, issuer: str, cuid: str) -> Erasure | None:
-    """Return the record by which a cardholder was erased; None where they were not."""
-    erased = erased_people(adapters, issuer)
-    if not erased:
-        return None
-    digests = frozenset(erased.digests_of(NamedPeople(frozenset({cuid}))))
-    acts = erasures(adapters, issuer)
-    return next((act for act in acts if not digests.isdisjoint(act.persons)), None)
-
-
 def _people(context: IssuerContext, book: Book, whom: Whom) -> NamedPeople:
     """Return cardholders by all that they are known by."""
     if isinstance(whom, OfSingle):
@@ -305,7 +311,7 @@ def _named_in(run: StoredRun, rows: Sequence[int]) -> pl.DataFrame:
     """Return what identifies the cardholders of rows of a run."""
     run.with_ledger()
     is_meant = pl.col("row").is_in(list(rows))
-    records = pl.concat(run.ledger(_IDENTITY, is_meant)).drop_nulls("cuid")
+    records = pl.concat(run.ledger(IDENTITY, is_meant)).drop_nulls("cuid")
     lacking = pl.Series(sorted(set(rows) - set(records["row"])), dtype=pl.UInt32)
     if len(lacking):
         raise NoSuchRowError(place=run.id, rows=numbered(lacking))

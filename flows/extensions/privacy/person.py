@@ -18,9 +18,9 @@ from flows.steps import CUID, Option, Sentence, Step, Text, counted
 from flows.wiring import cleaner, wire
 
 with on_first_use():
-    from flows.operations import erasure, subject_access
+    from flows.extensions.privacy import erasure, subject_access
     from flows.reports import cardholder_trace
-    from flows.runs import keys
+    from flows.runs import erased, keys
 
 ERASE = Form("erase", "erase: {target}", hours=4)
 
@@ -44,7 +44,7 @@ def export(context: Context, cuid: str, *, issuer: str = "") -> Result:
     def of_issuer(name: str) -> list[dict[str, Any]]:
         issuer_context = wire(context.folder, name)
         places = subject_access.disclosures(issuer_context, cuid)
-        act = erasure.erasure_of(issuer_context.adapters, name, cuid)
+        act = erased.erasure_of(issuer_context.adapters, name, cuid)
         forgotten = act.at.isoformat(timespec="seconds") if act else None
         facts = [place.facts for place in places]
         return [{"issuer": name, "forgotten": forgotten, "places": facts}]

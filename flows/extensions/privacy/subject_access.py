@@ -12,16 +12,15 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from flows.errors import CardlinkError
+from flows.extensions.privacy.personal_data import mentions, places
 from flows.extracts.mapping import map_rows, plan_mapping, stop
 from flows.extracts.opening import open_extract
 from flows.extracts.rows import open_rows
-from flows.operations.personal_data import mentions
 from flows.redaction import redacted
 from flows.resend.selected_run import reopen_source
 from flows.runs.context import IssuerContext
 from flows.runs.erased import Mention, NamedPeople
 from flows.runs.stored_run import StoredRun
-from schemas.personal_data import places
 from schemas.portal import CVV, CVV_HASH, PAN, columns
 
 SECRET = (PAN, CVV, CVV_HASH)

@@ -26,21 +26,20 @@ from flows.extensions.governance.tables import REQUEST
 from flows.extensions.governance.two_persons import Command, request
 from flows.extensions.partner_api.linking import link_typed
 from flows.extensions.partner_api.service import AnswerLostError, LinkRequestError
-from flows.operations.audit import verify
-from flows.operations.erasure import (
+from flows.extensions.privacy.erasure import (
     NoSuchLinkError,
     OfRows,
     OfSingle,
     UnansweredError,
     UnderWayError,
     erase,
-    erasure_of,
     plan_erasure,
 )
+from flows.operations.audit import verify
 from flows.operations.purge import purge
 from flows.reports.across import reconcile_runs
 from flows.runs.decisions import ERASURE
-from flows.runs.erased import unfinished_erasures
+from flows.runs.erased import erasure_of, unfinished_erasures
 from flows.runs.keys import cleaned
 from flows.runs.single_links import prompted_singles
 from flows.steps import Step

@@ -12,16 +12,16 @@ import polars as pl
 import pytest
 
 from flows.commands.context import Context
-from flows.commands.person import erase, export
 from flows.extensions.partner_api.linking import link_typed
-from schemas.personal_data import PLACES
+from flows.extensions.privacy.person import erase, export
+from flows.extensions.privacy.personal_data import PLACES
 from schemas.portal import ADDRESS1, CUID, EMAIL, LAST_NAME, PHONE
 from tests.extensions.partner_api.linker import SERVICE, TYPED, URL, Linker
 from tests.night import issuer
 from tests.test_command_line import cardlink
 from tests.test_dry_runs import answered, bank
 
-SECURITY = Path(__file__).parent.parent.parent / "deploy" / "SECURITY.md"
+SECURITY = Path(__file__).parents[3] / "deploy" / "SECURITY.md"
 
 
 def linked(bench: Any, run: str) -> dict[str, Any]:

@@ -1,9 +1,4 @@
-"""Write anew or delete what names erased cardholders, object by object.
-
-What is written once is written anew under another key, which is recorded, before the old object
-goes; so a process that is killed leaves either, and whoever goes on finds what is left. Rows stay
-where they were counted: their records have their place and a reason, and nothing of a person.
-"""
+"""Write anew or delete what names erased cardholders, object by object."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -11,35 +6,27 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-import polars as pl
-
 from flows.book.upkeep import forget_book
 from flows.extensions import hooks
-from flows.operations.personal_data import are_outcomes_of
+from flows.extensions.privacy.personal_data import are_outcomes_of
 from flows.reports.across import reconcile_runs
 from flows.reports.lists import write_unsent
 from flows.reports.rebuild import rebuild_lasting
-from flows.runs.adapters import Adapters
 from flows.runs.answers import erase_answers
 from flows.runs.context import IssuerContext
-from flows.runs.decisions import LEDGER, count_decisions, decide, decisions_by_subject
+from flows.runs.decisions import LEDGER, decisions_by_subject
 from flows.runs.erased import Mention, People
-from flows.runs.events import record_event
-from flows.runs.identity import digest
-from flows.runs.journal import Act, enter
+from flows.runs.journal import enter
 from flows.runs.keys import reconciliation
+from flows.runs.ledger_rewriting import erase_from_ledger
 from flows.runs.persons import forget_persons
 from flows.runs.single_links import remove_singles, with_ids
-from flows.runs.store import Cleaner, write_once
+from flows.runs.store import Cleaner
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
-from schemas.manifest import LedgerPart
-from schemas.reasons import ERASED
-from schemas.records import LedgerRewritten, RewrittenPart
-from schemas.tables import parquet
+from schemas.records import LedgerRewritten
 
 _IN_RUN = ("ledger", "outcomes", "single")
-_PLACE_OF_ROW = ("row", "line", "fate", "chunk", "position", "origin")
 
 
 def erase_mentions(
@@ -97,72 +84,7 @@ def _erase_in_run(
         *(context.adapters, run.issuer, run.id),
         lambda answers: are_outcomes_of(run, people, rows, answers),
     )
-    parts = _write_ledger_anew(context.adapters, run, rows, signed)
-    if parts:
-        record_event(context.adapters, run.keys, "erased", rows=len(rows))
-    for anew in parts:
-        for entry in list(run.store.keys(run.keys.ledger + anew.name.removesuffix(".parquet"))):
-            if _number_of(entry.key) < _number_of(anew.now):  # a later one is another erasure's
-                cleaner.delete(entry.key)
-
-
-def _write_ledger_anew(
-    adapters: Adapters, run: StoredRun, rows: Sequence[int], signed: Mapping[str, Any]
-) -> tuple[RewrittenPart, ...]:
-    """Write and record what the ledger is without these rows; once more where another erasure
-    recorded its own meanwhile, and may have removed what we wrote.
-    """
-    while True:
-        now = run.fresh()
-        number = count_decisions(adapters, run.issuer, LEDGER, run.id)
-        rewritten = [_rewritten(now, part, rows) for part in now.committed().ledger]
-        parts = tuple(part for part in rewritten if part is not None)
-        record = LedgerRewritten(**signed, parts=parts)
-        if not parts or _is_recorded(adapters, run, record, number):
-            return parts
-
-
-def _is_recorded(adapters: Adapters, run: StoredRun, record: LedgerRewritten, seen: int) -> bool:
-    """Record parts that are written anew; False where there are more records than were seen."""
-
-    def work(act: Act) -> bool:
-        within = adapters.within(act.connection)
-        if count_decisions(within, run.issuer, LEDGER, run.id) != seen:
-            return False
-        decide(act, LEDGER, run.id, record)
-        return True
-
-    return enter(adapters, run.issuer, "ledger written anew", work, run=run.id)
-
-
-def _number_of(name: str) -> int:
-    """Return how often a part of a ledger was written anew, by its name; 0 for the first."""
-    number = name.removesuffix(".parquet").partition("-erased-")[2]
-    return int(number or 0)
-
-
-def _rewritten(run: StoredRun, part: LedgerPart, rows: Sequence[int]) -> RewrittenPart | None:
-    """Write a part of the ledger anew without what it has of these rows; None where it has none."""
-    ledger = run.ledger_part(part)
-    is_erased = pl.col("row").is_in(rows)
-    if not ledger.select(is_erased.any()).item():
-        return None
-    code = pl.concat_list("reasons", pl.lit(f"|{ERASED}"))
-    facts = {name: pl.lit(None) for name in ledger.columns if name not in _PLACE_OF_ROW}
-    facts |= {"cuid_made": pl.lit(value=False), "reasons": code}
-    anew = ledger.with_columns(
-        pl.when(is_erased).then(fact).otherwise(pl.col(name)).cast(ledger.schema[name]).alias(name)
-        for name, fact in facts.items()
-    )
-    name = part.name.removesuffix(".parquet")
-    count = 1 + sum(1 for _ in run.store.keys(f"{run.keys.ledger}{name}-erased-"))
-    earlier = run.rewritten_parts.get(part.name)
-    if earlier is not None:
-        count = max(count, 1 + _number_of(earlier.now))
-    now = f"{name}-erased-{count}.parquet"
-    content = parquet(anew, compression="zstd", statistics=True)
-    write_once(run.store, run.keys.ledger + now, content)
-    return RewrittenPart(part.name, now, digest(content))
+    erase_from_ledger(cleaner, run, rows, signed)
 
 
 def _rewritten_since(context: IssuerContext, since: datetime) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""All that is stored of cardholders, object by object, as `schemas.personal_data` names the places.
+"""All that is stored of cardholders, object by object: where, why, and until when.
 
 It reads every ledger of the issuer, and looks nothing up in what is derived from them (book,
 report, lists), so what it finds is what an erasure has to remove, and an export has to show.
@@ -6,6 +6,7 @@ report, lists), so what it finds is what an erasure has to remove, and an export
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from functools import cache
 from itertools import chain
 
 import polars as pl
@@ -15,7 +16,7 @@ from flows.runs.adapters import Adapters
 from flows.runs.answers import run_answers
 from flows.runs.context import IssuerContext
 from flows.runs.decisions import CARDS, LINKS, decisions
-from flows.runs.erased import Mention, NamedPeople, People, rows_of
+from flows.runs.erased import IDENTITY, Mention, NamedPeople, People, Place, rows_of
 from flows.runs.keys import results
 from flows.runs.persons import by_holder, holders_of
 from flows.runs.single_links import SingleLink, prompted_singles
@@ -26,7 +27,76 @@ from schemas.ledger import SUBMITTED
 from schemas.manifest import LedgerPart
 from schemas.records import GivingUp, KeptLink, LinkKept, NamedCard
 
-IDENTITY = ["row", "cuid", "name_check", "address_check"]
+PLACES = {
+    "extracts": Place(
+        "all that the issuer wrote: name, address, e-mail, phone",
+        "to make the request for a link",
+        "the issuer's lifecycle rule; delete the person at the source, too",
+        erased=False,
+    ),
+    "corrections": Place(
+        "the fields of rows that somebody corrected",
+        "to send these rows again",
+        "the issuer's lifecycle rule",
+        erased=False,
+    ),
+    "chunks": Place(
+        "the row as it was sent, encrypted to the partner",
+        "to be uploaded",
+        "[retention] chunks_days after the last answer",
+        erased=False,
+    ),
+    "results": Place(
+        "what the partner wrote: cuid, last 4, link, error",
+        "evidence of what the partner answered",
+        "the issuer's lifecycle rule",
+        erased=False,
+    ),
+    "ledger": Place(
+        "cuid, last 4, expiry month, what was decided; of name and address a checksum of 32 bits",
+        "to send nobody twice, and to say where each stands; book and reports repeat it",
+        "[retention] ledger_days after the last answer",
+        erased=True,
+    ),
+    "outcomes": Place(
+        "cuid, last 4, personal link and its last day, the partner's reason",
+        "so that links arrive; lists, pages and reports repeat it",
+        "[retention] ledger_days after the last answer",
+        erased=True,
+    ),
+    "single": Place(
+        "cuid, last 4, expiry month, link, who requested it",
+        "a link is never requested twice",
+        "[retention] ledger_days; one that was typed in, until its link ends",
+        erased=True,
+    ),
+    "decisions": Place(
+        "cuid and last 4, the reason that an operator typed, who decided",
+        "decisions bind later runs, and are evidence of who decided",
+        "not purged; an erasure leaves what was decided, and not about whom",
+        erased=True,
+    ),
+    "unfinished": Place(
+        "the ledger of a run that was never committed",
+        "to go on with the run",
+        "the run is abandoned, and purged",
+        erased=False,
+    ),
+}
+
+
+@cache
+def places() -> dict[str, Place]:
+    """Return all places by name, those of extensions too."""
+    every = dict(PLACES)
+    for of_extension in hooks("places"):
+        every |= of_extension()
+    return every
+
+
+def place_of(name: str) -> Place:
+    """Return a place by its name."""
+    return places()[name]
 
 
 def mentions(context: IssuerContext, people: People) -> Iterator[Mention]:
