@@ -49,8 +49,8 @@ What names cardholders is found, erased, purged and recovered by these:
 
 - `places()`: places of personal data by name (`Place`), and `mentions(context, people, runs)`: the
   objects there (`Mention`) that name some people, of whom these runs have rows;
-- `erase(context, cleaner, people, named)`: remove them, but for places that wait, before the rows
-  by which they are found; `names_erased(adapters, issuer)`: whether there may be any that wait;
+- `erase(context, cleaner, named)`: remove them, but for places that wait, before the rows by which
+  they are found; `names_erased(adapters, issuer)`: whether there may be any that wait;
 - `withdrawal_step(context, people)`: the step by which others are told not to use a link of theirs,
   None where nobody may; then `erase_confirmed(context, cleaner, people, named, note)`: remove what
   waited, and `note` first the keys of the objects that go;

@@ -159,9 +159,7 @@ def mentions(context: IssuerContext, people: People, runs: Collection[str]) -> I
     return personal.mentions(context, people, runs)
 
 
-def erase(
-    _context: IssuerContext, cleaner: Cleaner, _people: People, named: Iterable[Mention]
-) -> None:
+def erase(_context: IssuerContext, cleaner: Cleaner, named: Iterable[Mention]) -> None:
     """Delete what names them and nobody has to confirm first."""
     personal.erase(cleaner, named)
 

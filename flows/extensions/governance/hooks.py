@@ -85,8 +85,6 @@ def mentions(context: IssuerContext, people: People, _runs: Collection[str]) -> 
     return requests.mentions(context, people)
 
 
-def erase(
-    context: IssuerContext, _cleaner: Cleaner, _people: People, named: Iterable[Mention]
-) -> None:
+def erase(context: IssuerContext, _cleaner: Cleaner, named: Iterable[Mention]) -> None:
     """Remove what requests say of them."""
     requests.erase(context, named)

@@ -87,8 +87,6 @@ def mentions(context: IssuerContext, people: People, runs: Collection[str]) -> I
     return own_data.mentions(context, people, runs)
 
 
-def erase(
-    context: IssuerContext, cleaner: Cleaner, people: People, named: Iterable[Mention]
-) -> None:
+def erase(context: IssuerContext, cleaner: Cleaner, named: Iterable[Mention]) -> None:
     """Take them out of it."""
-    own_data.erase(context, cleaner, people, named)
+    own_data.erase(context, cleaner, named)
