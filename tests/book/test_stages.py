@@ -24,7 +24,7 @@ from flows.book.stages import (
 )
 from flows.book.stages import coverage as stages_coverage
 from flows.book.standing import standing
-from flows.extensions.deliveries.delivered import delivered_links
+from flows.extensions.deliveries.delivered import standing_links
 from flows.extensions.deliveries.delivery import deliver
 from flows.partner_api.follow_links import follow_links
 from flows.reports.survey import survey
@@ -302,7 +302,7 @@ def test_a_link_withdrawn_since_is_not_delivered_and_counts_from_its_first_deliv
         }
     )
 
-    links = delivered_links(changes)
+    links = standing_links(changes)
 
     assert [("b", THEN + timedelta(1))] == links.select("cuid", "delivered").rows()
 

@@ -350,7 +350,7 @@ def tell(
     return facts, [_told_line(context, each, dry_run=dry_run) for each in written]
 
 
-def with_acknowledgements(context: contexts.IssuerContext, result: Result) -> Result:
+def after_commit(context: contexts.IssuerContext, result: Result) -> Result:
     """Return the result of a command, with what the issuer was told because of it.
 
     Where it cannot be told, that is said, and the command is done all the same.
@@ -380,3 +380,8 @@ def _told_line(
     line = f"{issuer}: acknowledgement {written.number} of {record.extract}: {record.status}{rows}"
     path = "" if dry_run else f"{folder}/{record.folder}"
     return Place(path, _marked(line, dry_run))
+
+
+def after_ingest(context: contexts.IssuerContext, result: Result) -> Result:
+    """Deliver links to the receivers that want them now, and tell the issuer of its extracts."""
+    return after_commit(context, with_deliveries(context, result))

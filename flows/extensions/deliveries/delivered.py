@@ -24,6 +24,7 @@ from flows.extensions.deliveries.handover import Handed, Line
 from flows.extensions.deliveries.settings import DEFAULT
 from flows.extensions.deliveries.tables import DELIVERY, DELIVERY_CHANGE
 from flows.operations.metric_readings import Reading, Values
+from flows.operations.metrics import Gauge
 from flows.runs.adapters import Adapters
 from flows.runs.journal import Act, enter
 from flows.runs.single_links import ARRIVED
@@ -100,10 +101,19 @@ def all_deliveries(adapters: Adapters, issuer: str) -> list[DeliveryId]:
         return [DeliveryId(*row) for row in connection.execute(query)]
 
 
-def written(reading: Reading) -> Values:
-    """Return how many deliveries of links were written."""
-    context = reading.context
-    return {"": len(all_deliveries(context.adapters, context.issuer.issuer))}
+def gauges() -> list[Gauge]:
+    """Return the metric of how many deliveries of links there were."""
+
+    def count(reading: Reading) -> Values:
+        context = reading.context
+        return {"": len(all_deliveries(context.adapters, context.issuer.issuer))}
+
+    return [Gauge("deliveries", "Deliveries of links.", "", count, "counter")]
+
+
+def names_erased(adapters: Adapters, issuer: str) -> bool:
+    """Return whether deliveries may name erased cardholders until a receiver confirms."""
+    return bool(receivers_with_deliveries(adapters, issuer))
 
 
 def delivered_links_key(store: Store, issuer: str, delivery: DeliveryId) -> str | None:
@@ -226,7 +236,12 @@ def history_of(adapters: Adapters, issuer: str, cuid: str) -> list[dict[str, Any
     return links.drop("link").to_dicts()
 
 
-def delivered_links(changes: pl.DataFrame) -> pl.DataFrame:
+def delivered_links(connection: Connection, issuer: str) -> pl.DataFrame:
+    """Return the links that receivers were handed, and may use (DELIVERED_LINK)."""
+    return standing_links(read_changes(connection, issuer))
+
+
+def standing_links(changes: pl.DataFrame) -> pl.DataFrame:
     """Return the links that a receiver was delivered and that were not withdrawn from it since,
     when first, and to whom.
 

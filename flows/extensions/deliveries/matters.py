@@ -1,12 +1,17 @@
 """The lines of the worklist about deliveries of links and acknowledgements, and their kinds."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
 from flows.book.book import Book
 from flows.extensions.deliveries.acknowledgement import first_unconfirmed, half_told
 from flows.extensions.deliveries.changes import ToDeliver, to_deliver
-from flows.extensions.deliveries.delivered import line_of, receivers_with_deliveries, trouble_of
+from flows.extensions.deliveries.delivered import (
+    line_of,
+    names_erased,
+    receivers_with_deliveries,
+    trouble_of,
+)
 from flows.extensions.deliveries.formats import Delivery
 from flows.extensions.deliveries.handover import Handed, last_handed
 from flows.extensions.deliveries.settings import DEFAULT, acknowledging, receivers_in
@@ -135,6 +140,11 @@ KINDS = (
 )
 
 
+def work_kinds() -> Iterable[Kind]:
+    """Return the kinds of lines."""
+    return KINDS
+
+
 def matters(context: IssuerContext, book: Book, now: datetime) -> Iterator[Work]:
     """Yield what is to be done about what is handed over, or has to be."""
     adapters = context.adapters
@@ -153,11 +163,6 @@ def _to_deliver(context: IssuerContext, book: Book, now: datetime) -> ToDeliver:
     delivered = book.stages.delivered
     counts = [to_deliver(part.cards(today), delivered, today) for part in book.parts()]
     return ToDeliver(*map(sum, zip(*counts, strict=True)))
-
-
-def names_erased(adapters: Adapters, issuer: str) -> bool:
-    """Return whether deliveries may name erased cardholders until a receiver confirms."""
-    return bool(receivers_with_deliveries(adapters, issuer))
 
 
 def _forgotten(adapters: Adapters, issuer: str) -> Iterator[Work]:

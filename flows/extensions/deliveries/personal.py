@@ -50,6 +50,21 @@ PLACES = {
 }
 
 
+def evidence() -> str:
+    """Return the pattern of what decides who has which link."""
+    return r"[^/]+/deliveries/([a-z][a-z0-9-]*/)?\d{6}/(links[^/]*|done\.json)"
+
+
+def folders() -> tuple[str, ...]:
+    """Return the folders of an issuer that retention and erasures clean."""
+    return ("deliveries", "acknowledgements")
+
+
+def places() -> dict[str, Place]:
+    """Return where personal data is kept."""
+    return PLACES
+
+
 def mentions(context: IssuerContext, people: People, runs: Collection[str]) -> Iterator[Mention]:
     """Yield what names some of these cardholders, of whom these runs have rows."""
     yield from _in_acknowledgements(context.adapters, context.issuer.issuer, runs)

@@ -42,6 +42,7 @@ from flows.extensions.deliveries.handover import (
 from flows.extensions.deliveries.receivers import confirm, place_below, receivers_of
 from flows.extensions.deliveries.settings import AFTER_INGEST, receivers_in, settings_of
 from flows.extensions.deliveries.webhook import Answer, announcer_of
+from flows.install import Scheduled
 from flows.runs.context import IssuerContext
 from flows.runs.documents import parsed
 from flows.runs.identity import canonical, digest
@@ -49,6 +50,7 @@ from flows.runs.journal import Act, enter
 from flows.runs.notices import Event
 from flows.runs.store import Store, is_stored, read, read_if_stored
 from flows.runs.stored_journal import flush_journal
+from schemas.issuer import Issuer
 
 TAKEN = "taken"  # its webhook took the event
 EMITTED = "emitted"  # Prefect was told
@@ -165,6 +167,15 @@ def _event(notice: DeliveryNotice) -> Event:
     }
     resource = f"cardlink.delivery.{notice.issuer}.{notice.receiver}"
     return Event(EVENT, resource, notice.number, labels, notice.model_dump(mode="json"))
+
+
+def scheduled(issuer: Issuer) -> Scheduled:
+    """Return the deployments of receivers that have a schedule of their own."""
+    crons = {name: table.cron for name, table in receivers_in(issuer).items() if table.cron}
+    variables = {
+        name: {"CARDLINK_RECEIVER": name, "CARDLINK_CRON": cron} for name, cron in crons.items()
+    }
+    return Scheduled("deliver", "prefect-receiver.yaml", variables)
 
 
 def check_receiver(context: IssuerContext, receiver: str) -> list[str]:

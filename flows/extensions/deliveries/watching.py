@@ -10,11 +10,26 @@ from flows.extensions.deliveries.acknowledgement import first_unconfirmed, not_t
 from flows.extensions.deliveries.reaching import late_receipts, troubles
 from flows.extensions.deliveries.receivers import without_table
 from flows.extensions.deliveries.settings import acknowledging, receivers_in
-from flows.operations.alert_kinds import Cause
+from flows.operations.alert_kinds import Cause, Kind
 from flows.runs.context import IssuerContext
 
 TELLING = timedelta(hours=1)  # the time that telling the issuer may take
 REACHING = timedelta(minutes=15)  # the time that a receiver of links may be away
+
+
+def alert_kinds() -> dict[str, Kind]:
+    """Return the kinds of alerts."""
+    return {
+        "issuer-not-told": Kind(
+            "The issuer was not told of an extract, or has not confirmed it",
+            "Acknowledge by hand, which says what stands in the way; ask for the receipt.",
+        ),
+        "links-not-taken": Kind(
+            "Links have not come to a receiver, or it has not confirmed them",
+            "Check the issuer, which says what stands in the way; ask the receiver. "
+            "It is tried again.",
+        ),
+    }
 
 
 def alerts(context: IssuerContext) -> Iterator[Cause]:
