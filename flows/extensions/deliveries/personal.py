@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import partial
 from itertools import chain
 
-from flows.extensions.deliveries.acknowledgement import TOLD_ROWS, acknowledgements, runs_by_folder
+from flows.extensions.deliveries.acknowledgement import TOLD_ROWS, acknowledgements, runs_by_number
 from flows.extensions.deliveries.delivered import (
     FILES,
     DeliveryId,
@@ -79,12 +79,12 @@ def _in_acknowledgements(
     """
     if not runs:
         return
-    run_of = runs_by_folder(adapters, issuer)
+    run_of = runs_by_number(adapters, issuer)
     for entry in adapters.store.keys(acknowledgements(issuer)):
         file = TOLD_ROWS.search(entry.key)
         if file is None:
             continue
-        run = run_of.get(file["folder"])
+        run = run_of.get(int(file["number"]))
         if run is None or run in runs:  # "": it names no rows
             yield Mention("acknowledgements", entry.key, (), run or "")
 
