@@ -221,7 +221,9 @@ def _tell(
         subject=due.subject,
         says=due.says,
     )
-    complete(context, line, number, files, lambda: canonical(record))
+    as_files = {name: digest(content) for name, content in files.items()}
+    marker = canonical(record.model_copy(update={"files": as_files}))
+    complete(context, line, number, files, lambda: marker)
     _bring(context, settings)
     return Told(number, record)
 

@@ -21,7 +21,7 @@ from sqlalchemy import ColumnElement, Connection, Table, func, select
 
 from flows.errors import CardlinkError, OperatorError, TryAgainError
 from flows.extensions.deliveries.formats import Confirmed, HandedOver
-from flows.extensions.deliveries.settings import Destination
+from flows.extensions.deliveries.settings import DEFAULT, Destination
 from flows.extensions.deliveries.webhook import Answer
 from flows.runs.adapters import Adapters
 from flows.runs.context import IssuerContext
@@ -161,21 +161,14 @@ def last_handed(adapters: Adapters, line: Line[R]) -> Handed[R] | None:
         return _numbered(connection, line, _last_number(connection, line))
 
 
-def make(
-    act: Act, line: Line[R], number: int, record: R, after: int | None = None, **others: Any
-) -> bool:
-    """Add the row of what is to be handed over; False where the last one has another number than
-    `after`, by default the one before: somebody else was first.
-
-    What stands in the way goes on until somebody is reached.
+def make(act: Act, line: Line[R], number: int, record: R, **others: Any) -> None:
+    """Add the row of what is to be handed over; what stands in the way goes on until somebody is
+    reached.
     """
     last = _numbered(act.connection, line, _last_number(act.connection, line))
-    if (last.number if last else 0) != (number - 1 if after is None else after):
-        return False
     failing = last.trouble._asdict() if last and last.trouble else {"tries": 0}
     values = {**failing, **record.model_dump(), **others}
     act.insert(line.table, **line.whose, number=number, **values)
-    return True
 
 
 def note(adapters: Adapters, line: Line[R], number: int, step: str, **others: Any) -> Handed[R]:
@@ -212,7 +205,8 @@ def confirm_handed(
     if handed(adapters, line, number) is not None:
         confirmed = note(adapters, line, number, CONFIRMED, **columns).confirmed
     if confirmed is None:
-        what = f"complete {line.table.name} {number}"
+        to = [f" to {whose}" for whose in line.whose.values() if whose != DEFAULT]
+        what = f"complete {line.table.name} {number}{''.join(to)}"
         raise NotFoundError(place=line.issuer, what=what, command=listing)
     return confirmed
 
@@ -264,18 +258,21 @@ def begin(
     number: int,
     record: R,
     also: Callable[[Act], None],
+    *,
+    after: int,
     **columns: Any,
 ) -> None:
-    """Make the row of what is to be handed over, and what goes with it.
+    """Make the row of what is to be handed over after a number, and first what goes with it.
 
     Raises HandedOverMeanwhileError.
     """
     what = line.table.name
 
     def work(act: Act) -> None:
-        also(act)
-        if not make(act, line, number, record, **columns):
+        if _last_number(act.connection, line) != after:
             raise HandedOverMeanwhileError(what=what, issuer=line.issuer, number=number)
+        also(act)
+        make(act, line, number, record, **columns)
 
     enter(context.adapters, line.issuer, f"{what} made", work)
 
@@ -317,6 +314,8 @@ def bring(
     last = last_handed(context.adapters, line)
     if last is None:
         return ""
+    if not last.is_done and is_stored(context.adapters.store, line.folder(last.number) + MARKER):
+        last = note(context.adapters, line, last.number, DONE)  # its process died in between
     trouble = last.trouble
     if trouble and not at_once and context.adapters.now() < trouble.not_before:
         return trouble.problem

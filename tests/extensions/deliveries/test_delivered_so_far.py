@@ -34,7 +34,7 @@ def test_what_a_superseded_delivery_added_and_its_successor_does_not_know_may_be
     def work(act: Act) -> None:
         for number, after, cuid in made:
             record = Delivery(at=NOON, by="ann", files={}, after=after, **COUNTS)
-            assert make(act, line, number, record, tries=0)
+            make(act, line, number, record, tries=0)
             row = pl.DataFrame([{**link, "delivery": number, "cuid": cuid, "link": number}], CHANGE)
             rows = row.drop("at").with_row_index("place")
             insert_rows(act.connection, DELIVERY_CHANGE, BANK, rows)

@@ -127,8 +127,8 @@ def test_a_delivery_has_each_link_once_and_the_next_one_only_what_changed(tmp_pa
     assert [("a", "new", "no other link"), ("b", "new", "no other link")] == first
     assert [("c", "new", "no other link")] == second
     assert Delivered() == deliver(bench.context)
-    # links.csv, links.parquet
-    assert 2 == len(list(bench.store.keys(delivery_folder(BANK, 1))))
+    # links.csv, links.parquet, done.json
+    assert 3 == len(list(bench.store.keys(delivery_folder(BANK, 1))))
 
 
 @pytest.mark.slow

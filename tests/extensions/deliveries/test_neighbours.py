@@ -38,7 +38,7 @@ from flows.extensions.deliveries.handover import (
     note,
 )
 from flows.extensions.deliveries.receivers import confirm
-from flows.extensions.deliveries.settings import settings_of
+from flows.extensions.deliveries.settings import acknowledging, settings_of
 from flows.extensions.deliveries.webhook import Answer
 from flows.runs.journal import enter
 from flows.runs.store import Entry
