@@ -9,10 +9,10 @@ import hashlib
 import os
 import re
 import socket
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
@@ -21,7 +21,8 @@ from urllib.parse import urlsplit
 
 from flows import __version__
 from flows.configuration import issuer_file, load_issuer, read_file, read_toml
-from flows.errors import OperatorError
+from flows.errors import CardlinkError, OperatorError, TryAgainError
+from flows.extensions import hooks
 from flows.hardening import harden_process
 from flows.json_logs import log_as_json
 from flows.redaction import redact
@@ -32,14 +33,11 @@ if TYPE_CHECKING:
     from flows.adapters.local import LocalStore
     from flows.adapters.s3 import S3Store
     from flows.database.connection import Database
-    from flows.operations.four_eyes import Signatures
-    from flows.operations.settings_in_force import Governing
     from flows.runs.adapters import Adapters
     from flows.runs.context import IssuerContext
     from flows.runs.notices import Channel
     from flows.runs.sealing import Opener, Sealer
     from flows.runs.store import Cleaner, Store
-    from flows.runs.stored_run import StoredRun
     from flows.runs.trail_proof import Prover
     from schemas.issuer import Issuer
 
@@ -66,6 +64,53 @@ class ActorsRuleError(OperatorError):
 
     message = "CARDLINK_ACTORS is not a regular expression: {reason}."
     next_step = "Correct it, or leave it out: then names are letters, with digits at their end."
+
+
+class SettingsMovedError(TryAgainError):
+    """The TOML was changed while a command worked with it."""
+
+    message = "{issuer}: its settings were changed while the command ran. It went no further."
+    next_step = "Run {same_command} again: it has the settings as they are now."
+
+
+class Governing:
+    """What a command that changes something works with: the contexts that are wired for it.
+
+    `remarks` is what a person should know of their settings. Nothing is recorded in a rehearsal.
+    """
+
+    def __init__(self, *, is_rehearsal: bool) -> None:
+        self.remarks: list[Text] = []
+        self._is_rehearsal = is_rehearsal
+        self._admitted: dict[str, IssuerContext] = {}  # by issuer
+
+    def admit(self, context: IssuerContext) -> None:
+        """Let the command work with a context.
+
+        It must have the journal of its store, and what extensions want of it (`govern`), which
+        raise what they do; SettingsMovedError where its settings are not those that the command
+        began with.
+        """
+        from flows.runs.stored_journal import refuse_other_journal
+
+        issuer = context.issuer.issuer
+        known = self._admitted.get(issuer)
+        if known is None:
+            refuse_other_journal(context.adapters, issuer)
+            for govern in hooks("govern"):
+                self.remarks += govern(context, is_rehearsal=self._is_rehearsal)
+            self._admitted[issuer] = context
+        elif (known.issuer, known.header) != (context.issuer, context.header):
+            # what was agreed to is not what would be done
+            raise SettingsMovedError(issuer=issuer)
+
+    def end(self) -> None:
+        """Store what the command has entered in journals; where that fails, the next one does."""
+        from flows.runs.stored_journal import flush_journal
+
+        for issuer, context in self._admitted.items():
+            with suppress(CardlinkError):
+                flush_journal(context.adapters, issuer)
 
 
 _PERSON: ContextVar[str] = ContextVar("person", default="")
@@ -173,7 +218,7 @@ def reports_url() -> str:
 
 def clear_token_problems() -> Iterator[str]:
     """Yield what is wrong where the page server's token goes through a network in clear."""
-    from schemas.partner_api.service import LOOPBACK
+    from schemas.settings import LOOPBACK
 
     try:
         address = urlsplit(reports_url())
@@ -263,8 +308,8 @@ def wire(
     it.
 
     In a dry run everything is read and done as it is without one, and what is written stays in
-    memory. For a command that changes something (`governing`) its settings are compared with those
-    in force first: SettingsNotAgreedError.
+    memory. For a command that changes something (`governing`) it must be one that it may work
+    with.
     """
     from flows.runs.context import IssuerContext, overlaid
     from flows.runs.header import default_header, header_from_template
@@ -282,8 +327,6 @@ def wire(
         header=header,
         sealer=lambda: _sealer(issuer, folder),
         opener=private_key,
-        funnel=_funnel,
-        service_check=_service_check,
         opener_key=_opener_key,
         sealer_to=lambda file, fingerprint: _sealer_to(folder / file, fingerprint),
         place_of=cache(lambda root: _place(root, issuer, folder)),
@@ -291,20 +334,8 @@ def wire(
     )
     governing = _GOVERNING.get()
     if governing is not None:
-        context = governing.applied_to(context)
+        governing.admit(context)
     return overlaid(context) if dry_run else context
-
-
-def _funnel(run: StoredRun, today: date) -> dict[str, Any] | None:
-    from flows.partner_api.follow_links import run_funnel
-
-    return run_funnel(run, today)
-
-
-def _service_check(context: IssuerContext) -> Iterable[str]:
-    from flows.partner_api.connection import check_service
-
-    return check_service(context)
 
 
 def edges(issuer: Issuer, folder: Path) -> Adapters:
@@ -462,13 +493,11 @@ def acting(who: str) -> Iterator[None]:
 
 @contextmanager
 def governing(*, is_rehearsal: bool) -> Iterator[list[Text]]:
-    """Let every context that is wired meanwhile have settings that are in force.
+    """Let every context that is wired meanwhile be one that a command may work with.
 
-    Yields what a person should know of them, which is complete at the end.
+    Yields what a person should know of its settings, which is complete at the end.
     """
-    from flows.operations.settings_in_force import Governing
-
-    governs = Governing(is_rehearsal)
+    governs = Governing(is_rehearsal=is_rehearsal)
     token = _GOVERNING.set(governs)
     try:
         yield governs.remarks
@@ -537,19 +566,6 @@ def private_key() -> Iterator[Opener | None]:
         passphrase = read_file(Path(passphrase_file), "CARDLINK_PASSPHRASE_FILE").decode().strip()
     with GpgOpener([key], passphrase) as opener:
         yield opener
-
-
-def signatures(folder: Path, pinned: Mapping[str, str], *, at_hand: bool) -> Signatures:
-    """Return the signatures of the persons whose keys are pinned, by name.
-
-    `at_hand`: whoever runs the command may sign, at a terminal of their own; never in a worker.
-    """
-    from flows.adapters.gpg_signer import PersonSignatures
-
-    key_file = os.environ.get("CARDLINK_PERSON_KEY_FILE") if at_hand else None
-    own_key = read_file(Path(key_file), "CARDLINK_PERSON_KEY_FILE") if key_file else b""
-    passphrase = secret("CARDLINK_PERSON_PASSPHRASE") if key_file else ""
-    return PersonSignatures(folder / "persons", pinned, own_key, passphrase)
 
 
 def _opener_key() -> str:

@@ -191,63 +191,6 @@ PURGE = Table(
     comment="What retention has removed: a part of a run once, and links of no run.",
 )
 
-SETTINGS_IN_FORCE = Table(
-    "settings_in_force",
-    METADATA,
-    issuer_column(),
-    column("number", Integer(), "its number, from 1; the last is in force"),
-    column("at", Moment(), "since when"),
-    column("by", TEXT, "whose command recorded it"),
-    column("reason", TEXT, "why"),
-    column("what", TEXT, "found by the first command, changed in the TOML, or agreed to"),
-    column("sha256", TEXT, "digest of the settings, by which runs and requests name them"),
-    column("settings", JSON(), "the settings of `schemas/governed.py` by name, without a secret"),
-    PrimaryKeyConstraint("issuer", "number"),
-    ForeignKeyConstraint(["issuer"], ["issuer.issuer"]),
-    CheckConstraint("number >= 1", name="number"),
-    CheckConstraint("what IN ('found', 'changed', 'agreed')", name="what"),
-    CheckConstraint("what <> 'found' OR number = 1", name="found"),
-    Index(None, "issuer", "sha256"),
-    comment="The settings that were in force for an issuer, one after another.",
-)
-
-REQUEST = Table(
-    "request",
-    METADATA,
-    issuer_column(),
-    column("number", TEXT, "its number: the start of the digest of all that is requested"),
-    column("at", Moment(), "when it was requested"),
-    column("by", TEXT, "by which process"),
-    column("actor", TEXT, "by which person"),
-    column("reason", TEXT, "why, in that person's words"),
-    column("act", TEXT, "the act that needs two persons, as [four_eyes] names it"),
-    column("until", Moment(), "when it expires"),
-    column("line", TEXT, "the command; null where a cardholder of it is forgotten", null=True),
-    column("parameters", JSON(none_as_null=True), "its parameters; null likewise", null=True),
-    column("would", JSON(none_as_null=True), "what its dry run says; null likewise", null=True),
-    column("digest", TEXT, "of the command and the files it names"),
-    column("files", JSON(), "versions of these files by key; digests of others by name"),
-    column("settings", TEXT, "digest of the settings in force"),
-    column("signature", TEXT, "of that person, where keys of persons are pinned", null=True),
-    column("entry", Integer(), "number of its journal entry"),
-    column("state", TEXT, "waiting, carried out, given back as its command failed, ended"),
-    column("since", Moment(), "since when it is in that state"),
-    column("second", TEXT, "the person who carried it out last", null=True),
-    column("second_by", TEXT, "by which process", null=True),
-    column("second_signature", TEXT, "of that person, as above", null=True),
-    PrimaryKeyConstraint("issuer", "number"),
-    ForeignKeyConstraint(["issuer"], ["issuer.issuer"]),
-    CheckConstraint("state IN ('waiting', 'carried out', 'given back', 'ended')", name="state"),
-    CheckConstraint("(state = 'waiting') = (second IS NULL)", name="second"),
-    CheckConstraint("second <> actor", name="two"),
-    CheckConstraint(
-        "(line IS NULL) = (parameters IS NULL) AND (line IS NULL) = (would IS NULL)", name="whole"
-    ),
-    CheckConstraint("until > at", name="until"),
-    Index(None, "issuer", "until"),
-    comment="What one person requested, for a second person to carry out.",
-)
-
 SINGLE_LINK = Table(
     "single_link",
     METADATA,
@@ -295,7 +238,6 @@ WATERMARK = Table(
     column("newest", Date(), "business date of the latest whole extract"),
     column("journal", Integer(), "number of the last entry read in the journal"),
     column("removed", JSON(), "whom retention removed: counts by state"),
-    column("reported", TEXT, "digest of the transaction reports that were read"),
     PrimaryKeyConstraint("issuer"),
     ForeignKeyConstraint(["issuer"], ["issuer.issuer"]),
     CheckConstraint("turn >= 0 AND journal >= 0", name="counts"),
@@ -399,7 +341,6 @@ READ_RUN = Table(
     column("has_departures", Boolean(), "who left by its extract is in the departures"),
     column("judged", TEXT, "whole or purged, as it was judged; null: not yet", null=True),
     column("figures", JSON(), "its figures, once nothing about it is open", null=True),
-    column("check_mark", TEXT, "the check of its links that placements were read of", null=True),
     PrimaryKeyConstraint("issuer", "run"),
     ForeignKeyConstraint(["issuer", "run"], ["run.issuer", "run.run"]),
     CheckConstraint("judged IN ('whole', 'purged')", name="judged"),
@@ -470,47 +411,6 @@ LEDGER_ROW = Table(
     Index(None, "issuer", "cuid"),
     comment="Whose rows a small run has about which nothing is open, and which links.",
     sqlite_with_rowid=False,
-)
-
-PLACEMENT = Table(
-    "placement",
-    METADATA,
-    issuer_column(),
-    column("run", TEXT, "the run whose row the link is of"),
-    column("row", BigInteger(), "that row"),
-    column("holder", TEXT, "what the cardholder is known by", null=True),
-    column("last_4", TEXT, "the last four digits of the card", null=True),
-    column("twin", Integer(), "its number among cards that look the same", null=True),
-    column("expiration", TEXT, "when the card expires, YYMM", null=True),
-    column("reissue_check", BigInteger(), "CRC-32 of the reissue number", null=True),
-    column("opened", Boolean(), "the link was opened; null: not known", null=True),
-    column("opened_at", Moment(), "when a check found that", null=True),
-    column("placed", Boolean(), "the card is placed; null: not known", null=True),
-    column("placed_at", Moment(), "when a check found that", null=True),
-    column("authenticated", Boolean(), "its cardholder signed in to a site", null=True),
-    column("under_way", Boolean(), "a job is running", null=True),
-    column("failed", TEXT, "the kind of its end, if it failed", null=True),
-    column("moved_at", Moment(), "when a check last found something new", null=True),
-    PrimaryKeyConstraint("issuer", "run", "row"),
-    comment="What the partner's service says of a link: opened, placed or failed.",
-    sqlite_with_rowid=False,
-)
-
-REPORTED_END = Table(
-    "reported_end",
-    METADATA,
-    issuer_column(),
-    column("cuid", TEXT, "the cardholder reference"),
-    column("place", Integer(), "the place in the reports"),
-    column("reported_opened", Boolean(), "a link was opened", null=True),
-    column("reported_placed", Boolean(), "a card is placed", null=True),
-    column("completed_on", Date(), "the day of that", null=True),
-    column("reported_authenticated", Boolean(), "the cardholder signed in to a site", null=True),
-    column("reported_under_way", Boolean(), "a job is running", null=True),
-    column("reported_failed", TEXT, "the kind of its end, if it failed", null=True),
-    PrimaryKeyConstraint("issuer", "place"),
-    ForeignKeyConstraint(["issuer"], ["issuer.issuer"]),
-    comment="What transaction reports say of a cardholder.",
 )
 
 RESULT_FILE = Table(
@@ -592,9 +492,12 @@ ANSWER = Table(
 
 # whose rows are too many for the journal, which has their digests
 INGESTED = (ANSWER, ANSWERED_CHUNK, RESULT_FILE)
-DERIVED = (
-    *(REPORTED_END, PLACEMENT, LEDGER_ROW, DEPARTURE, ATTEMPT, READ_RUN),
-    WATERMARK,
-)
+DERIVED = (LEDGER_ROW, DEPARTURE, ATTEMPT, READ_RUN, WATERMARK)
 
 import_tables()
+
+
+def derived() -> list[Table]:
+    """Return the tables of what the next reader works out anew, those of extensions first."""
+    of_extensions = (table for table in METADATA.tables.values() if "is_derived" in table.info)
+    return [*of_extensions, *DERIVED]

@@ -4,7 +4,7 @@ Small immutable objects, each with who, when and why.
 """
 
 from datetime import date, datetime
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
@@ -34,39 +34,6 @@ class Abandoned(Record):
 
     abandoned: Literal[True] = True
     run: str
-
-
-class Request(Record):
-    """A request that needs a second person; `digest` is of exactly what was asked for.
-
-    The rest is the request whole, as the first person was shown it: values of the command's
-    parameters by name; the versions of files by key, and digests of those that are not in the
-    store, by name; the digest of the settings in force; and what the command would have done.
-    """
-
-    actor: str
-    act: str
-    line: str  # the command
-    digest: str
-    until: AwareDatetime
-    parameters: dict[str, Any] = Field(default_factory=dict)
-    files: dict[str, str] = Field(default_factory=dict)
-    settings: str = ""
-    would: dict[str, Any] = Field(default_factory=dict)
-    # of the rest, by the person of that name, where keys of persons are pinned
-    signature: str | None = None
-
-
-class SettingsInForce(Record):
-    """These settings are an issuer's from now on.
-
-    `settings` are those of `schemas.governed`, by name, and `sha256` is of them. Found by the first
-    command, changed in the TOML and met by a command, or agreed to.
-    """
-
-    what: Literal["found", "changed", "agreed"]
-    sha256: str
-    settings: dict[str, Any]
 
 
 class Closing(Record):

@@ -200,7 +200,9 @@ class Elsewhere(NamedTuple):
 
 SERVES = "practice serves until it is stopped"
 ELSEWHERE = {
-    "RowChangedError": Elsewhere("needs a copy of the database", "runs/test_changed_rows.py"),
+    "RowChangedError": Elsewhere(
+        "needs a copy of the database", "extensions/governance/test_changed_rows.py"
+    ),
     "DatabaseDamagedError": Elsewhere(
         "needs a copy of it", "operations/test_recovery.py", 'recover "ISSUER"'
     ),

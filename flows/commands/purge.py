@@ -32,7 +32,7 @@ class _Purged(NamedTuple):
     shown: list[Part]
 
 
-@entry("purge", form=PURGE, second={"purge": ""})
+@entry("purge", form=PURGE, acts={"purge": ""})
 def purge(context: Context, issuer: Issuer = "", *, dry_run: bool = False) -> Result:
     """Delete what [retention] allows: chunks, ledgers, reports; never open work, never a source.
 

@@ -35,7 +35,7 @@ from flows.runs.named_objects import is_evidence, is_named
 from flows.runs.purges import purges
 from flows.runs.store import ConflictError
 from flows.steps import Step
-from schemas.database import ANSWER, JOURNAL, METADATA, REQUEST
+from schemas.database import ANSWER, JOURNAL, METADATA
 
 WHOLE = JOURNAL.name  # what the journal is called in findings
 MISSING = "is missing, and {} records are there"
@@ -111,11 +111,13 @@ class _Verification:
     def made_later(self) -> list[str]:
         """The keys of objects that no entry names, and of rows that the journal does not repeat."""
         strays = [each.key for each in self._object_findings if each.what == INSERTED]
-        lost = {ANSWER.name: REMOVED, REQUEST.name: EMPTIED}
-        for finding in self._row_findings:
-            if lost.get(finding.key.partition("/")[0]) == finding.what:
-                strays.append(finding.key)
-        return strays
+        lost = [
+            finding.key
+            for finding in self._row_findings
+            if finding.what == EMPTIED
+            or (finding.what == REMOVED and finding.key.startswith(f"{ANSWER.name}/"))
+        ]
+        return strays + lost
 
     @property
     def stored(self) -> dict[str, str]:

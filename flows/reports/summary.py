@@ -76,7 +76,6 @@ def summarise(
         "as_of": manifest.as_of.isoformat(),
         "source": manifest.source.model_dump(exclude={"files"}),
         "settings_sha256": manifest.settings_sha256,
-        "settings_in_force": manifest.settings_in_force,
         "recipients": list(manifest.recipients),
         "issuer": issuer.issuer,
         "seen": now.isoformat(timespec="seconds"),

@@ -15,18 +15,16 @@ import pytest
 from flows.extensions.deliveries.due import _last_event
 from flows.operations import (
     break_decisions,
-    erasing,
     giving_up,
     manual_attribution,
     reread,
     reseal,
     retention,
-    settings_in_force,
-    shown_facts,
     summaries,
 )
 from flows.operations.giving_up import Which, _of_reasons
 from flows.reports.reconciled import Findings
+from flows.runs import ledger_rewriting
 from flows.runs.chunks import OutboxChunk
 from flows.runs.events import ANSWERED
 from flows.runs.store import Entry
@@ -125,7 +123,7 @@ def test_a_part_of_a_ledger_is_written_anew_under_a_name_that_no_record_has() ->
         store=MemoryStore(), keys=keys, rewritten_parts=earlier, ledger_part=lambda _: ledger
     )
 
-    anew = erasing._rewritten(cast(Any, run), part, [1])
+    anew = ledger_rewriting._rewritten(cast(Any, run), part, [1])
 
     assert anew is not None
     assert "l-erased-4.parquet" == anew.now
@@ -137,16 +135,6 @@ def test_the_last_summary_is_that_of_the_highest_number() -> None:
         store.create(f"bank/summaries/{number:06d}.json", b"{}")
 
     assert 10 == summaries._last_number(store, BANK)
-
-
-@pytest.mark.parametrize("more", [0, 1])
-def test_changes_are_said_in_so_many_words_and_how_many_more_there_are(more: int) -> None:
-    facts = {f"n{number:02d}": 1 for number in range(shown_facts.MOST + more)}
-    changed = [cast(Any, f"n{number}") for number in range(settings_in_force.MOST + more)]
-
-    said = [shown_facts.departures({}, facts), settings_in_force.in_words(changed)]
-
-    assert [bool(more)] * 2 == ["more" in text for text in said]
 
 
 # Sealing again

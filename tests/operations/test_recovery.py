@@ -20,11 +20,12 @@ from flows.cli.main import main
 from flows.database.connection import Database
 from flows.extensions.deliveries.delivered import read_changes
 from flows.extensions.deliveries.delivery import deliver
+from flows.extensions.governance.in_force import compared
+from flows.extensions.governance.requests import unexpired
+from flows.extensions.governance.two_persons import ApprovalError, Command, carrying_out, request
+from flows.extensions.partner_api.link_plan import LOST, NO_ANSWER, RowName, RowOutcome, plan_links
 from flows.operations.audit import verify
-from flows.operations.four_eyes import ApprovalError, Command, carrying_out, request
 from flows.operations.recovery import SegmentsError, recover
-from flows.operations.stored_requests import open_requests
-from flows.partner_api.link_plan import LOST, NO_ANSWER, RowName, RowOutcome, plan_links
 from flows.runs.adapters import Adapters
 from flows.runs.decisions import CARDS, decide
 from flows.runs.erased import NamedPeople
@@ -36,10 +37,10 @@ from flows.runs.store import Entry, Store
 from flows.runs.stored_journal import OtherJournalError, flush_journal, stored_entries
 from schemas.records import GivingUp, NamedCard, SingleAnswered, SingleAsked
 from tests import keys
+from tests.extensions.partner_api.linker import SERVICE
 from tests.memory import MemoryStore
 from tests.night import BANK, DAY, NOON, Bench, edges, issuer, local_bench
 from tests.operations.test_checkpoints import TOML
-from tests.partner_api.linker import SERVICE
 from tests.singles import recorded
 from tests.storms import FailingStore
 
@@ -246,15 +247,16 @@ def test_a_request_is_not_carried_out_on_a_database_that_was_made_again_without_
 ) -> None:
     bench = Bench(LocalStore(tmp_path), issuer(), database=Database(tmp_path / "own.db"))
     line = "cardlink person erase bank --single holder-1"
-    command = Command("erase", line, {"name": "holder-1"}, (), {}, "anna", "agreed")
-    number, _ = request(bench.context, command)
+    settings = compared(bench.context)
+    command = Command("erase", line, {"name": "holder-1"}, (), {}, "anna", "agreed", settings)
+    number = request(bench.context, command).number
     flush_journal(bench.adapters, BANK)
     empty = replace(bench, database=Database(tmp_path / "new.db"))
 
     recover(empty.context, "lost")
 
     assert () == verify(empty.adapters, BANK).findings
-    assert [] == open_requests(empty.context)
+    assert [] == unexpired(empty.context)
     with (
         pytest.raises(ApprovalError, match="there is no such request"),
         carrying_out(empty.context, number, command._replace(actor="bert")),

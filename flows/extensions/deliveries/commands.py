@@ -44,7 +44,7 @@ NOT_HANDED_OVER = 4  # the exit code where a receiver has not got its delivery y
 Receiver = Annotated[str, Field(pattern=r"[a-z][a-z0-9-]{0,40}")]
 
 
-@entry("deliver", form=DELIVER, second={"deliver": "", "gates": "opened"})
+@entry("deliver", form=DELIVER, acts={"deliver": "", "gates": "opened"})
 def deliver(
     context: Context,
     issuer: Issuer,

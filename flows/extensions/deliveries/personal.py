@@ -24,13 +24,11 @@ from flows.extensions.deliveries.delivered import (
     read_delivered_links,
     write_changes,
 )
-from flows.operations.personal_data import Mention
 from flows.runs.adapters import Adapters
 from flows.runs.context import IssuerContext
-from flows.runs.erased import People
+from flows.runs.erased import Mention, People, Place
 from flows.runs.frames import from_parquet
 from flows.runs.store import Cleaner, Entry, read_if_stored
-from schemas.personal_data import Place
 from schemas.tables import parquet
 
 PLACES = {
@@ -114,7 +112,9 @@ def _in_deliveries(context: IssuerContext, people: People) -> Iterator[Mention]:
             yield Mention("deliveries", place, [{**whose, **row} for row in named.to_dicts()])
 
 
-def erase(cleaner: Cleaner, named: Iterable[Mention]) -> None:
+def erase(
+    _context: IssuerContext, cleaner: Cleaner, _people: People, named: Iterable[Mention]
+) -> None:
     """Delete the files that told the issuer of them."""
     for mention in named:
         if mention.place == "acknowledgements":

@@ -189,16 +189,10 @@ def settings_of(issuer: Issuer, receiver: str) -> Receiver:
 
 
 def validate(issuer: Issuer) -> None:
-    """Raise ValueError where receivers share a place, or deliver without a second person."""
+    """Raise ValueError where receivers share a place, or a column has a name of theirs."""
     receivers = receivers_in(issuer)
     places = [receiver.to for receiver in receivers.values() if receiver.to]
     if len(set(places)) < len(places):
         raise ValueError("two tables of [deliveries] have one place `to`: give each its own")
     if not {*CHANGES}.isdisjoint(issuer.links.columns.values()):
         raise ValueError("a column of links.csv has the name of a delivery's column: change, why")
-    by_itself = [name for name, receiver in receivers.items() if receiver.schedule != BY_HAND]
-    if by_itself and "deliver" in issuer.four_eyes.acts:
-        raise ValueError(
-            f"[four_eyes] acts names deliver, so nothing is delivered without two persons: "
-            f'[deliveries.{by_itself[0]}] needs schedule = "by-hand"'
-        )
