@@ -5,3 +5,32 @@ from `hooks.py`.
 """
 
 COMMANDS = ("commands",)
+HOOKS = dict.fromkeys(
+    (
+        "after_commit",
+        "after_ingest",
+        "work_kinds",
+        "matters",
+        "names_erased",
+        "alert_kinds",
+        "alerts",
+        "checks",
+        "gauges",
+        "balance_lines",
+        "delivered_links",
+        "history",
+        "events",
+        "scheduled",
+        "evidence",
+        "folders",
+        "places",
+        "mentions",
+        "erase",
+        "withdrawal_step",
+        "erase_confirmed",
+        "purgeable",
+        "before_purge",
+        "recovered",
+    ),
+    "hooks",
+)
