@@ -156,6 +156,12 @@ def _renewed(context: IssuerContext, run: StoredRun) -> bool:
     return True
 
 
+def summary_facts(run: StoredRun, today: date) -> dict[str, Any]:
+    """Return the funnel of a run; nothing where nobody has reported anything."""
+    funnel = run_funnel(run, today)
+    return {"funnel": funnel} if funnel is not None else {}
+
+
 SHARE = 2_000_000  # rows counted at a time
 
 

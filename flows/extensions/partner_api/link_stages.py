@@ -312,7 +312,7 @@ class StagesOfLinks:
         return followed_links(pl.concat(known), attempts)
 
 
-def stages_of(runs: StoredRuns) -> Callable[[pl.DataFrame], pl.DataFrame]:
+def stages(runs: StoredRuns) -> Callable[[pl.DataFrame], pl.DataFrame]:
     """Return what says of cards how far their links came."""
     projections = BookOfRuns(runs), StagesOfLinks(runs)
     with tables(runs.adapters, runs.issuer, *projections) as connection:

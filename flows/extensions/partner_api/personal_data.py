@@ -33,6 +33,16 @@ PLACES = {
 }
 
 
+def folders() -> tuple[str, ...]:
+    """Return the folders of an issuer that erasures clean."""
+    return ("placements",)
+
+
+def places() -> dict[str, Place]:
+    """Return where personal data is kept."""
+    return PLACES
+
+
 def mentions(context: IssuerContext, people: People, runs: Collection[str]) -> Iterator[Mention]:
     """Yield what is known of cardholders: of their rows of these runs, and by reports."""
     for run in sorted(runs):
@@ -61,7 +71,9 @@ def _in_run(run: StoredRun, people: People) -> Iterator[Mention]:
                 yield Mention(PLACE, entry.key, [{"message": text}], run.id, rows)
 
 
-def erase(context: IssuerContext, cleaner: Cleaner, named: Iterable[Mention]) -> None:
+def erase(
+    context: IssuerContext, cleaner: Cleaner, _people: People, named: Iterable[Mention]
+) -> None:
     """Take cardholders out of what is known of links, and of transaction reports."""
     for mention in named:
         if mention.place != PLACE:

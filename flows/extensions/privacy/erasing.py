@@ -42,7 +42,7 @@ def erase_mentions(
     `since`: when that began, perhaps by a process that died.
     """
     for erase_others in hooks("erase"):
-        erase_others(context, cleaner, named)
+        erase_others(context, cleaner, people, named)
     rows = defaultdict[str, set[int]](set)
     for mention in named:
         if mention.place in _IN_RUN and mention.run:
