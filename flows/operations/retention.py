@@ -68,6 +68,8 @@ class Kept(NamedTuple):
 
     why: str
     until: date | None = None
+    run: str = ""
+    part: Part = "chunks"
 
 
 class Term(NamedTuple):
