@@ -32,7 +32,6 @@ from flows.runs.delivered import (
     next_links_key,
 )
 from flows.runs.erased import People
-from flows.runs.events import record_event
 from flows.runs.frames import from_parquet, write_parquet
 from flows.runs.identity import digest
 from flows.runs.journal import Act, enter
@@ -114,8 +113,6 @@ def _erase_in_run(
     for part in run.committed().ledger:
         _erase_in_placements(cleaner, run, part, rows)
     parts = _write_ledger_anew(context.adapters, run, rows, signed)
-    if parts:
-        record_event(context.adapters, run.keys, "erased", rows=len(rows))
     for anew in parts:
         for entry in list(run.store.keys(run.keys.ledger + anew.name.removesuffix(".parquet"))):
             if _number_of(entry.key) < _number_of(anew.now):  # a later one is another erasure's
@@ -134,21 +131,26 @@ def _write_ledger_anew(
         rewritten = [_rewritten(now, part, rows) for part in now.committed().ledger]
         parts = tuple(part for part in rewritten if part is not None)
         record = LedgerRewritten(**signed, parts=parts)
-        if not parts or _is_recorded(adapters, run, record, number):
+        if not parts or _is_recorded(adapters, run, record, number, len(rows)):
             return parts
 
 
-def _is_recorded(adapters: Adapters, run: StoredRun, record: LedgerRewritten, seen: int) -> bool:
-    """Record parts that are written anew; False where there are more records than were seen."""
+def _is_recorded(
+    adapters: Adapters, run: StoredRun, record: LedgerRewritten, seen: int, rows: int
+) -> bool:
+    """Record parts that are written anew without so many rows; False where there are more records
+    than were seen.
+    """
 
     def work(act: Act) -> bool:
         within = adapters.within(act.connection)
         if count_decisions(within, run.issuer, LEDGER, run.id) != seen:
             return False
         decide(act, LEDGER, run.id, record)
+        act.facts["rows"] = rows
         return True
 
-    return enter(adapters, run.issuer, "ledger written anew", work, run=run.id)
+    return enter(adapters, run.issuer, "erased", work, run=run.id)
 
 
 def _number_of(name: str) -> int:

@@ -14,7 +14,6 @@ from flows.runs.decisions import decision_rows
 from flows.runs.identity import canonical, digest
 from flows.runs.journal import plain
 from flows.runs.keys import extracts
-from flows.runs.named_objects import RECORDS
 from flows.runs.store import read
 from flows.runs.stored_run import StoredRun
 from flows.runs.threads import concurrently
@@ -34,7 +33,7 @@ def evidence(context: IssuerContext, run: str) -> dict[str, bytes]:
     store = context.adapters.store
     issuer = context.issuer.issuer
     stored_run = StoredRun.by_id(context.adapters, run)
-    keys = [*_record_keys(stored_run), *_report_keys(stored_run)]
+    keys = _report_keys(stored_run)
     files = {key.removeprefix(f"{issuer}/"): read(store, key) for key in keys}
     files["run.json"] = canonical(stored_run.as_planned().facts())
     files["objects.sha256"] = _object_digests(stored_run)
@@ -65,12 +64,6 @@ def bundle(files: Mapping[str, bytes]) -> bytes:
         for name, content in sorted({**files, "SHA256SUMS": sums.encode()}.items()):
             archive.writestr(name, content)
     return out.getvalue()
-
-
-def _record_keys(run: StoredRun) -> list[str]:
-    """Return the keys of a run's records."""
-    entries = run.store.keys(run.keys.base)
-    return [entry.key for entry in entries if RECORDS.fullmatch(entry.key)]
 
 
 def _requests(context: IssuerContext, run: StoredRun) -> list[dict[str, Any]]:

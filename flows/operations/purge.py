@@ -11,7 +11,7 @@ sources nor plans, manifests, events and records.
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time
 from itertools import chain
 from typing import NamedTuple
 
@@ -24,7 +24,6 @@ from flows.book.stored_book import known_runs
 from flows.operations.erasure import finish_erasures
 from flows.operations.remediation import CommittedError, abandon
 from flows.operations.retention import (
-    LEFT,
     Kept,
     RunState,
     closed_state,
@@ -61,8 +60,6 @@ from flows.runs.told import TOLD_ROWS
 from schemas.database import PURGE, SINGLE_LINK
 from schemas.records import PARTS, Abandoned, Part, Purged
 
-DEAD = timedelta(days=1)  # longer than any run takes
-
 
 class PurgeUnit(NamedTuple):
     """What is deleted together, usually a part of a run: its objects, and its record.
@@ -95,25 +92,23 @@ class KeptPart(NamedTuple):
 class PurgePlan(NamedTuple):
     """What a purge deletes, what it keeps, and what it does not know.
 
-    `leftovers` are half-written files and uploads never completed; `temporary` are objects of the
-    workers of a run. `hides` where the store only hides what is deleted.
+    `leftovers` are half-written files and uploads never completed. `hides` where the store only
+    hides what is deleted.
     """
 
     lots: tuple[PurgeUnit, ...]
     kept: tuple[KeptPart, ...]
     unknown: tuple[str, ...]
     leftovers: tuple[Entry, ...]
-    temporary: tuple[Entry, ...]
     hides: bool | None = None
 
 
 class _RunPlan(NamedTuple):
-    """What a purge does with the objects of one run; `temporary` are those its workers left."""
+    """What a purge does with the objects of one run."""
 
     due: tuple[PurgeUnit, ...] = ()
     kept: tuple[KeptPart, ...] = ()
     unknown: tuple[str, ...] = ()
-    temporary: tuple[Entry, ...] = ()
 
 
 def plan_purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
@@ -131,14 +126,11 @@ def plan_purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
 
     plans = concurrently(plan, stored_runs.ids)
     due = [*chain.from_iterable(plan.due for plan in plans), *_links_of_no_run(context)]
-    temporary = chain.from_iterable(plan.temporary for plan in plans)
-    oldest = context.adapters.now() - DEAD
     return PurgePlan(
         lots=_counted(context, due),
         kept=tuple(chain.from_iterable(plan.kept for plan in plans)),
         unknown=tuple(chain.from_iterable(plan.unknown for plan in plans)),
         leftovers=tuple(_leftovers(context, cleaner)),
-        temporary=tuple(entry for entry in temporary if entry.modified < oldest),
         hides=cleaner.hides(),
     )
 
@@ -174,7 +166,6 @@ def purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
             purge_answers(context.adapters, context.issuer.issuer, unit.record.run)
         concurrently(lambda entry: cleaner.delete(entry.key), unit.entries)
         deleted.append(unit)
-    concurrently(lambda entry: cleaner.delete(entry.key), plan.temporary)
     concurrently(cleaner.discard, plan.leftovers)
     finish_erasures(context, cleaner)
     return plan._replace(lots=tuple(deleted))
@@ -376,7 +367,7 @@ def _plan_run(candidate: _Candidate) -> _RunPlan:
         why = f"unreadable: {error.fields['key']}"
         return _RunPlan(kept=tuple(KeptPart(run.id, part, why) for part in PARTS))
     unknown = sorted(redact(entry.key) for entry in by_part[None])
-    return _RunPlan(tuple(due), tuple(kept), tuple(unknown), tuple(by_part[LEFT]))
+    return _RunPlan(tuple(due), tuple(kept), tuple(unknown))
 
 
 def _judge(candidate: _Candidate, part: Part, entries: tuple[Entry, ...]) -> PurgeUnit | KeptPart:
