@@ -388,14 +388,12 @@ def test_the_evidence_of_a_run_holds_what_an_assessor_needs_and_neither_cardhold
 def test_a_trail_that_was_touched_ends_with_the_exit_code_of_a_balance_that_does_not(
     bank: Bench, run: str, tmp_path: Path
 ) -> None:
-    event = next(
-        entry.key for entry in bank.store.keys(keys_of(run).events) if "-held-" in entry.key
-    )
-    (tmp_path / "store" / event).write_bytes(b"{}")
+    chunk = next(entry.key for entry in bank.store.keys(keys_of(run).chunks))
+    (tmp_path / "store" / chunk).write_bytes(b"{}")
 
     done = typed(tmp_path, "audit", "verify", "bank")
 
-    assert (4, event, "changed") == (
+    assert (4, chunk, "changed") == (
         done.exit_code,
         facts(done)["findings"][0]["key"],
         facts(done)["findings"][0]["what"],

@@ -31,7 +31,7 @@ from tests.night import BANK, NOON, Bench, edges, issuer, local_bench
 from tests.operations.lived import Lived
 from tests.operations.retention import later
 
-RECORD = "/events/"
+RECORD = "/deliveries/"
 MUTATIONS = 400
 BY = "anna via worker:1"
 
@@ -104,7 +104,7 @@ def mutate(lived: Lived, chance: random.Random, entries: int) -> Mutation:
             folder, _, name = key.rpartition("/")
             put = f"{folder}/more-{name}"
             if not is_named(put) and not any(kind in put for kind in kinds):
-                put = f"{keys_of('bank-20261120-00000000').events}20261120-held.json"
+                put = f"{BANK}/deliveries/000077/links.csv"
             objects[put] = objects[key]
             touched = {put}
     return Mutation(objects, (), touched)
