@@ -274,7 +274,7 @@ def test_a_refusal_that_cannot_be_recorded_is_the_error_that_is_told(
     def full(*_: object, **facts: object) -> None:
         raise DatabaseFullError(place="x", code="SQLITE_FULL")
 
-    monkeypatch.setattr(submit, "record_event", full)
+    monkeypatch.setattr(submitting, "record_event", full)
 
     with pytest.raises(RejectRateError):
         bench.submit(extract)
