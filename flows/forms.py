@@ -43,7 +43,7 @@ from flows.commands.result import Link, Result, Table
 from flows.errors import CardlinkError, TryAgainError, guarded
 from flows.form_fields import docstring_of, fields_of, filled_in, kind_of
 from flows.redaction import redact, redacted
-from flows.registry import ENTRIES, FormWords, form_of
+from flows.registry import ENTRIES, FORMED, FormWords, form_of
 from flows.reports.business_result import issuer_balance
 from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
@@ -345,23 +345,10 @@ if TYPE_CHECKING:
 else:
     IssuerName = kind_of(results.ingest.parameters[0])
 
-rerun = form("rerun")
-ingest = form("ingest")
-worklist = form("worklist")
-deliver = form("deliver")
-acknowledge = form("acknowledge")
-reconciliation = form("reconciliation")
-programme = form("programme")
-resubmit = form("resubmit")
-renew = form("renew")
-backfill = form("backfill")
-outbox = form("outbox")
-mend = form("mend")
-give_up = form("give_up")
-erase = form("erase")
-placements = form("placements")
-purge = form("purge")
-dismiss = form("dismiss")
-agree = form("agree")
-links = form("links")
-audit = form("audit")
+# each form is a flow of this module, by its name: so deployments name it, and Prefect loads it
+globals().update({name: form(name) for name in {built.name for _, built in FORMED}})
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """Return the flow of a form."""

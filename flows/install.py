@@ -14,7 +14,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from uuid import UUID
 
 from flows.commands.context import Context
@@ -38,7 +38,6 @@ from flows.wiring import (
 if TYPE_CHECKING:
     from prefect.blocks.abstract import NotificationBlock
     from prefect.client.orchestration import SyncPrefectClient
-    from prefect.client.schemas.filters import DeploymentFilter
     from prefect.events.schemas.automations import AutomationCore
 
     from schemas.issuer import Issuer
@@ -122,31 +121,32 @@ def _deploy(file: str, subject: str, filled: dict[str, str]) -> None:
     _prefect(["deploy", "--prefect-file", str(shipped("deploy") / file), "--all"], subject, filled)
 
 
-def _deploy_receivers(settings: Issuer, filled: dict[str, str]) -> None:
-    """Deploy the schedules of receivers that have one of their own; those of others go."""
+class Scheduled(NamedTuple):
+    """Deployments that an extension schedules for an issuer, each named `TAG-ISSUER-NAME`.
+
+    `file`: of `deploy/`; `variables` fill it in, by name.
+    """
+
+    tag: str
+    file: str
+    variables: Mapping[str, Mapping[str, str]]
+
+
+def _deploy_scheduled(issuer: str, scheduled: Scheduled, filled: dict[str, str]) -> None:
+    """Deploy what an extension schedules; what it does not schedule any more goes."""
     from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterTags
 
     from flows.prefect_answers import answering
 
-    issuer = settings.issuer
-    for receiver, table in settings.deliveries.items():
-        if table.cron is not None:
-            values = {"CARDLINK_RECEIVER": receiver, "CARDLINK_CRON": table.cron}
-            _deploy("prefect-receiver.yaml", f"{issuer} {receiver}", {**filled, **values})
-    with_cron = [name for name, table in settings.deliveries.items() if table.cron is not None]
-    scheduled = {f"deliver-{issuer}-{name}" for name in with_cron}
+    for name, variables in scheduled.variables.items():
+        _deploy(scheduled.file, f"{issuer} {name}", {**filled, **variables})
+    names = {f"{scheduled.tag}-{issuer}-{name}" for name in scheduled.variables}
+    own = DeploymentFilter(tags=DeploymentFilterTags(all_=["cardlink", scheduled.tag, issuer]))
     with answering(), get_client(sync_client=True) as client:
-        for deployment in client.read_deployments(deployment_filter=_of_receivers(issuer)):
-            if deployment.name not in scheduled:
+        for deployment in client.read_deployments(deployment_filter=own):
+            if deployment.name not in names:
                 client.delete_deployment(deployment.id)
-
-
-def _of_receivers(issuer: str) -> DeploymentFilter:
-    """Return what selects the deployments of an issuer's receivers."""
-    from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterTags
-
-    tags = ["cardlink", "deliver", issuer]
-    return DeploymentFilter(tags=DeploymentFilterTags(all_=tags))
 
 
 def _save_blocks() -> dict[str, UUID]:
@@ -237,7 +237,8 @@ def install(context: Context) -> Result:
             "CARDLINK_WORK_POOL": pool,
         }
         _deploy("prefect.yaml", issuer, filled)
-        _deploy_receivers(settings, filled)
+        for scheduled in hooks("scheduled"):
+            _deploy_scheduled(issuer, scheduled(settings), filled)
         return [issuer]
 
     configured, unread = context.each("", deploy)

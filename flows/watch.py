@@ -31,19 +31,16 @@ from prefect.states import Crashed
 
 from flows.configuration import issuers
 from flows.errors import CardlinkError, guarded
+from flows.extensions import hooks
 from flows.form_choices import names_of, with_choices
 from flows.forms import IDLE, IssuerName, ended, failing
 from flows.operations.alert_history import Change
 from flows.operations.alert_history import watch as watch_step
 from flows.operations.alert_kinds import KINDS
 from flows.operations.alerts import Failure
-from flows.operations.delivery_handover import (
-    notices_to_emit,
-    record_emitted,
-    retry_receivers,
-)
 from flows.operations.metrics import write_metrics
 from flows.operations.telling import tell
+from flows.runs.notices import Event
 from flows.wiring import (
     HEARTBEAT,
     KEPT_CHANNELS,
@@ -54,7 +51,6 @@ from flows.wiring import (
     ping,
     wire,
 )
-from schemas.delivery import EVENT, DeliveryNotice
 
 # more than one beat by Prefect's default, six by deploy/prefect.yaml
 SILENT = timedelta(seconds=200)
@@ -72,10 +68,9 @@ def look(issuer: str) -> list[str]:
     changes = watch_step(context, failures(issuer))
     for change in changes:
         notify(change)
-    retry_receivers(context)
-    for notice in notices_to_emit(context):
-        announce(notice)
-        record_emitted(context, notice)
+    for events in hooks("events"):
+        for event in events(context):
+            emit(event)
     write_metrics(context)
     known = addresses()
     heartbeat = known.pop(HEARTBEAT, "").replace("{issuer}", issuer)
@@ -105,19 +100,13 @@ def addresses() -> dict[str, str]:
     return {**kept, **known}
 
 
-def announce(notice: DeliveryNotice) -> None:
-    """Emit that links were delivered; its id is derived from the delivery, as that of an alert."""
-    resource = f"cardlink.delivery.{notice.issuer}.{notice.receiver}"
+def emit(event: Event) -> None:
+    """Emit an event of an extension; its id is derived from what it is of, as that of an alert."""
     emit_event(
-        event=f"cardlink.{EVENT}",
-        resource={
-            "prefect.resource.id": resource,
-            "prefect.resource.name": f"links for {notice.receiver}",
-            "issuer": notice.issuer,
-            "receiver": notice.receiver,
-        },
-        payload=notice.model_dump(mode="json"),
-        id=uuid5(NAMESPACE_URL, f"{resource}/{notice.number}"),
+        event=f"cardlink.{event.name}",
+        resource={"prefect.resource.id": event.resource, **event.labels},
+        payload=dict(event.payload),
+        id=uuid5(NAMESPACE_URL, f"{event.resource}/{event.number}"),
     )
 
 

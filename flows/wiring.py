@@ -21,7 +21,8 @@ from urllib.parse import urlsplit
 
 from flows import __version__
 from flows.configuration import issuer_file, load_issuer, read_file, read_toml
-from flows.errors import BugError, OperatorError
+from flows.errors import CardlinkError, OperatorError, TryAgainError
+from flows.extensions import hooks
 from flows.hardening import harden_process
 from flows.json_logs import log_as_json
 from flows.redaction import redact
@@ -32,16 +33,13 @@ if TYPE_CHECKING:
     from flows.adapters.local import LocalStore
     from flows.adapters.s3 import S3Store
     from flows.database.connection import Database
-    from flows.operations.four_eyes import Signatures
-    from flows.operations.settings_in_force import Governing
     from flows.runs.adapters import Adapters
-    from flows.runs.context import Announcer, IssuerContext
+    from flows.runs.context import IssuerContext
     from flows.runs.notices import Channel
     from flows.runs.sealing import Opener, Sealer
     from flows.runs.store import Cleaner, Store
     from flows.runs.stored_run import StoredRun
     from flows.runs.trail_proof import Prover
-    from schemas.handover import HandedOver
     from schemas.issuer import Issuer
 
 
@@ -67,6 +65,53 @@ class ActorsRuleError(OperatorError):
 
     message = "CARDLINK_ACTORS is not a regular expression: {reason}."
     next_step = "Correct it, or leave it out: then names are letters, with digits at their end."
+
+
+class SettingsMovedError(TryAgainError):
+    """The TOML was changed while a command worked with it."""
+
+    message = "{issuer}: its settings were changed while the command ran. It went no further."
+    next_step = "Run {same_command} again: it has the settings as they are now."
+
+
+class Governing:
+    """What a command that changes something works with: the contexts that are wired for it.
+
+    `remarks` is what a person should know of their settings. Nothing is recorded in a rehearsal.
+    """
+
+    def __init__(self, *, is_rehearsal: bool) -> None:
+        self.remarks: list[Text] = []
+        self._is_rehearsal = is_rehearsal
+        self._admitted: dict[str, IssuerContext] = {}  # by issuer
+
+    def admit(self, context: IssuerContext) -> None:
+        """Let the command work with a context.
+
+        It must have the journal of its store, and what extensions want of it (`govern`), which
+        raise what they do; SettingsMovedError where its settings are not those that the command
+        began with.
+        """
+        from flows.runs.stored_journal import refuse_other_journal
+
+        issuer = context.issuer.issuer
+        known = self._admitted.get(issuer)
+        if known is None:
+            refuse_other_journal(context.adapters, issuer)
+            for govern in hooks("govern"):
+                self.remarks += govern(context, is_rehearsal=self._is_rehearsal)
+            self._admitted[issuer] = context
+        elif (known.issuer, known.header) != (context.issuer, context.header):
+            # what was agreed to is not what would be done
+            raise SettingsMovedError(issuer=issuer)
+
+    def end(self) -> None:
+        """Store what the command has entered in journals; where that fails, the next one does."""
+        from flows.runs.stored_journal import flush_journal
+
+        for issuer, context in self._admitted.items():
+            with suppress(CardlinkError):
+                flush_journal(context.adapters, issuer)
 
 
 _PERSON: ContextVar[str] = ContextVar("person", default="")
@@ -264,8 +309,8 @@ def wire(
     it.
 
     In a dry run everything is read and done as it is without one, and what is written stays in
-    memory. For a command that changes something (`governing`) its settings are compared with those
-    in force first: SettingsNotAgreedError.
+    memory. For a command that changes something (`governing`) it must be one that it may work
+    with.
     """
     from flows.runs.context import IssuerContext, overlaid
     from flows.runs.header import default_header, header_from_template
@@ -277,7 +322,6 @@ def wire(
             read_file(folder / template, "[portal] template").decode("utf-8"), template
         )
     adapters = edges(issuer, folder)
-    places = cache(lambda root: _place(root, issuer, folder))
     context = IssuerContext(
         issuer=issuer,
         adapters=adapters,
@@ -287,14 +331,13 @@ def wire(
         funnel=_funnel,
         service_check=_service_check,
         opener_key=_opener_key,
-        sealer_to=lambda settings: _sealer_to(settings, folder),
-        place_of=lambda settings: places(settings.to),
-        announcer_of=lambda receiver: _announcer_of(issuer, receiver),
+        sealer_to=lambda file, fingerprint: _sealer_to(folder / file, fingerprint),
+        place_of=cache(lambda root: _place(root, issuer, folder)),
         forms_url=forms_url(),
     )
     governing = _GOVERNING.get()
     if governing is not None:
-        context = governing.applied_to(context)
+        governing.admit(context)
     return overlaid(context) if dry_run else context
 
 
@@ -465,13 +508,11 @@ def acting(who: str) -> Iterator[None]:
 
 @contextmanager
 def governing(*, is_rehearsal: bool) -> Iterator[list[Text]]:
-    """Let every context that is wired meanwhile have settings that are in force.
+    """Let every context that is wired meanwhile be one that a command may work with.
 
-    Yields what a person should know of them, which is complete at the end.
+    Yields what a person should know of its settings, which is complete at the end.
     """
-    from flows.operations.settings_in_force import Governing
-
-    governs = Governing(is_rehearsal)
+    governs = Governing(is_rehearsal=is_rehearsal)
     token = _GOVERNING.set(governs)
     try:
         yield governs.remarks
@@ -505,43 +546,23 @@ def _sealer(issuer: Issuer, folder: Path) -> Iterator[Sealer]:
 
 
 @contextmanager
-def _sealer_to(settings: HandedOver, folder: Path) -> Iterator[Sealer]:
-    """Open the sealer to the key of whom files are handed to."""
+def _sealer_to(file: Path, fingerprint: str) -> Iterator[Sealer]:
+    """Open the sealer to a key of others."""
     from flows.adapters.gpg_sealer import GpgSealer, trial_seal
 
-    if settings.key_file is None or settings.fingerprint is None:
-        raise BugError(place="handing over", kind="no key")
-    key = read_file(folder / settings.key_file, "key_file of whom files are handed to")
+    key = read_file(file, "key_file of whom files are handed to")
     form = partial(GpgSealer, armor=False, compression="zip", curves=OTHERS_CURVES)
-    with form([key], [settings.fingerprint], today=now().date()) as sealer:
+    with form([key], [fingerprint], today=now().date()) as sealer:
         trial_seal(sealer)
         yield sealer
 
 
-def _place(root: str | None, issuer: Issuer, folder: Path) -> Store | None:
-    """Open the place where others take what they are handed; None where that is the store."""
+def _place(root: str, issuer: Issuer, folder: Path) -> Store:
+    """Open the place where others take what they are handed."""
     from schemas.settings import StoreSettings
 
-    if root is None:
-        return None
     elsewhere = {"root": root, "store": StoreSettings()}  # what [store] says is of `root`
     return open_store(issuer.model_copy(update=elsewhere), folder)
-
-
-def _announcer_of(issuer: Issuer, receiver: str) -> Announcer | None:
-    """Return who posts a receiver's events, with its secret; None where it has no webhook."""
-    from flows.adapters.webhook import Webhook
-
-    settings = issuer.deliveries.get(receiver)
-    if settings is None or settings.webhook is None:
-        return None
-    variable = webhook_secret_variable(issuer.issuer, receiver)
-    return Webhook.of(settings.webhook, variable, secret(variable), now)
-
-
-def webhook_secret_variable(issuer: str, receiver: str) -> str:
-    """Return the variable that holds the secret of a receiver's webhook."""
-    return f"CARDLINK_WEBHOOK_SECRET_{issuer}_{receiver}".upper().replace("-", "_")
 
 
 @contextmanager
@@ -560,19 +581,6 @@ def private_key() -> Iterator[Opener | None]:
         passphrase = read_file(Path(passphrase_file), "CARDLINK_PASSPHRASE_FILE").decode().strip()
     with GpgOpener([key], passphrase) as opener:
         yield opener
-
-
-def signatures(folder: Path, pinned: Mapping[str, str], *, at_hand: bool) -> Signatures:
-    """Return the signatures of the persons whose keys are pinned, by name.
-
-    `at_hand`: whoever runs the command may sign, at a terminal of their own; never in a worker.
-    """
-    from flows.adapters.gpg_signer import PersonSignatures
-
-    key_file = os.environ.get("CARDLINK_PERSON_KEY_FILE") if at_hand else None
-    own_key = read_file(Path(key_file), "CARDLINK_PERSON_KEY_FILE") if key_file else b""
-    passphrase = secret("CARDLINK_PERSON_PASSPHRASE") if key_file else ""
-    return PersonSignatures(folder / "persons", pinned, own_key, passphrase)
 
 
 def _opener_key() -> str:

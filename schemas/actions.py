@@ -27,9 +27,6 @@ Gate = Literal[
     "unknown-status",
 ]
 
-# A gate that an operator may open for a delivery.
-DeliveryGate = Literal["withdrawals"]
-
 # the gate that refused a run, by the error that its refusal is recorded with
 GATE_OF: Final[Mapping[str, Gate]] = {
     "RejectRateError": "reject-rate",

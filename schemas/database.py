@@ -102,34 +102,6 @@ def look_columns() -> list[Column[object]]:
     ]
 
 
-def _handed_over() -> list[Column[object]]:
-    """Return the columns of what is handed over: its row is made first, then its files."""
-    return [
-        column("number", Integer(), "1, 2, 3 … of whoever it is for"),
-        column("at", Moment(), "when it was made"),
-        column("by", TEXT, "who made it, card numbers masked"),
-        column("files", JSON(), "SHA-256 of its files, by name"),
-        column("done_at", Moment(), "when all of its files were in the store", null=True),
-        column("confirmed_at", Moment(), "when it was recorded that it has come", null=True),
-        column("confirmed_by", TEXT, "who recorded that", null=True),
-        column("confirmed_reason", TEXT, "why: whose receipt", null=True),
-    ]
-
-
-def _in_order() -> list[ForeignKeyConstraint | CheckConstraint]:
-    """Return what cannot be of that: nothing is confirmed before it is complete."""
-    confirmed = "confirmed_at IS NOT NULL AND confirmed_by IS NOT NULL"
-    return [
-        ForeignKeyConstraint(["issuer"], ["issuer.issuer"]),
-        CheckConstraint("number >= 1", name="number"),
-        CheckConstraint(
-            "confirmed_at IS NULL AND confirmed_by IS NULL AND confirmed_reason IS NULL OR "
-            f"done_at IS NOT NULL AND {confirmed} AND confirmed_reason IS NOT NULL",
-            name="confirmed",
-        ),
-    ]
-
-
 ISSUER = Table(
     "issuer",
     METADATA,
@@ -217,63 +189,6 @@ PURGE = Table(
     CheckConstraint("part IN ('chunks', 'ledger')", name="part"),
     Index(None, "issuer", "run", "part", unique=True),
     comment="What retention has removed: a part of a run once, and links of no run.",
-)
-
-SETTINGS_IN_FORCE = Table(
-    "settings_in_force",
-    METADATA,
-    issuer_column(),
-    column("number", Integer(), "its number, from 1; the last is in force"),
-    column("at", Moment(), "since when"),
-    column("by", TEXT, "whose command recorded it"),
-    column("reason", TEXT, "why"),
-    column("what", TEXT, "found by the first command, changed in the TOML, or agreed to"),
-    column("sha256", TEXT, "digest of the settings, by which runs and requests name them"),
-    column("settings", JSON(), "the settings of `schemas/governed.py` by name, without a secret"),
-    PrimaryKeyConstraint("issuer", "number"),
-    ForeignKeyConstraint(["issuer"], ["issuer.issuer"]),
-    CheckConstraint("number >= 1", name="number"),
-    CheckConstraint("what IN ('found', 'changed', 'agreed')", name="what"),
-    CheckConstraint("what <> 'found' OR number = 1", name="found"),
-    Index(None, "issuer", "sha256"),
-    comment="The settings that were in force for an issuer, one after another.",
-)
-
-REQUEST = Table(
-    "request",
-    METADATA,
-    issuer_column(),
-    column("number", TEXT, "its number: the start of the digest of all that is requested"),
-    column("at", Moment(), "when it was requested"),
-    column("by", TEXT, "by which process"),
-    column("actor", TEXT, "by which person"),
-    column("reason", TEXT, "why, in that person's words"),
-    column("act", TEXT, "the act that needs two persons, as [four_eyes] names it"),
-    column("until", Moment(), "when it expires"),
-    column("line", TEXT, "the command; null where a cardholder of it is forgotten", null=True),
-    column("parameters", JSON(none_as_null=True), "its parameters; null likewise", null=True),
-    column("would", JSON(none_as_null=True), "what its dry run says; null likewise", null=True),
-    column("digest", TEXT, "of the command and the files it names"),
-    column("files", JSON(), "versions of these files by key; digests of others by name"),
-    column("settings", TEXT, "digest of the settings in force"),
-    column("signature", TEXT, "of that person, where keys of persons are pinned", null=True),
-    column("entry", Integer(), "number of its journal entry"),
-    column("state", TEXT, "waiting, carried out, given back as its command failed, ended"),
-    column("since", Moment(), "since when it is in that state"),
-    column("second", TEXT, "the person who carried it out last", null=True),
-    column("second_by", TEXT, "by which process", null=True),
-    column("second_signature", TEXT, "of that person, as above", null=True),
-    PrimaryKeyConstraint("issuer", "number"),
-    ForeignKeyConstraint(["issuer"], ["issuer.issuer"]),
-    CheckConstraint("state IN ('waiting', 'carried out', 'given back', 'ended')", name="state"),
-    CheckConstraint("(state = 'waiting') = (second IS NULL)", name="second"),
-    CheckConstraint("second <> actor", name="two"),
-    CheckConstraint(
-        "(line IS NULL) = (parameters IS NULL) AND (line IS NULL) = (would IS NULL)", name="whole"
-    ),
-    CheckConstraint("until > at", name="until"),
-    Index(None, "issuer", "until"),
-    comment="What one person requested, for a second person to carry out.",
 )
 
 SINGLE_LINK = Table(
@@ -506,88 +421,6 @@ LEDGER_ROW = Table(
     Index(None, "issuer", "cuid"),
     comment="Whose rows a small run has about which nothing is open, and which links.",
     sqlite_with_rowid=False,
-)
-
-DELIVERY = Table(
-    "delivery",
-    METADATA,
-    issuer_column(),
-    column("receiver", TEXT, "who receives links: a table of [deliveries], or default"),
-    *_handed_over(),
-    column("after", Integer(), "the confirmed delivery that its changes are since; 0: none"),
-    column("new", Integer(), "links that are new"),
-    column("replaced", Integer(), "links that take the place of one withdrawn"),
-    column("withdrawn", Integer(), "links that are withdrawn"),
-    column("living", Integer(), "links that the receiver has after it"),
-    column("sealed_to", TEXT, "fingerprint of the key; null: in clear", null=True),
-    column("opened", TEXT, "why it withdraws more than max_withdrawn; else empty"),
-    column("taken_at", Moment(), "when its webhook took the event", null=True),
-    column("emitted_at", Moment(), "when Prefect was told", null=True),
-    column("tries", Integer(), "attempts to hand it over that failed since the last that did not"),
-    column("problem", TEXT, "why the last of them failed", null=True),
-    column("failing_since", Moment(), "the first of them", null=True),
-    column("tried_at", Moment(), "the last of them", null=True),
-    column("not_before", Moment(), "when it is tried again", null=True),
-    PrimaryKeyConstraint("issuer", "receiver", "number"),
-    *_in_order(),
-    CheckConstraint("after >= 0 AND after < number", name="after"),
-    CheckConstraint("new >= 0 AND replaced >= 0 AND withdrawn >= 0 AND living >= 0", name="counts"),
-    CheckConstraint(
-        "done_at IS NOT NULL OR (taken_at IS NULL AND emitted_at IS NULL)", name="told"
-    ),
-    CheckConstraint(
-        "tries = 0 AND problem IS NULL OR tries > 0 AND problem IS NOT NULL "
-        "AND failing_since IS NOT NULL AND tried_at IS NOT NULL AND not_before IS NOT NULL",
-        name="tries",
-    ),
-    comment="A delivery of links to a receiver.",
-)
-
-DELIVERY_CHANGE = Table(
-    "delivery_change",
-    METADATA,
-    issuer_column(),
-    column("receiver", TEXT, "who receives links"),
-    column("delivery", Integer(), "the number of the delivery"),
-    column("place", Integer(), "its place in the delivery"),
-    column("run", TEXT, "the run whose row the link is of", null=True),
-    column("row", BigInteger(), "that row", null=True),
-    *look_columns(),
-    column("link", BigInteger(), "64 bits of a digest of the link"),
-    column("change", TEXT, "new, replaced or withdrawn"),
-    column("until", Date(), "last day of the link", null=True),
-    PrimaryKeyConstraint("issuer", "receiver", "delivery", "place"),
-    CheckConstraint("change IN ('new', 'replaced', 'withdrawn')", name="change"),
-    Index(None, "issuer", "cuid"),
-    comment="A link that a delivery hands over or withdraws, until retention or an erasure.",
-    info={"is_entered": False},  # an erasure has to forget them
-    sqlite_with_rowid=False,
-)
-
-ACKNOWLEDGEMENT = Table(
-    "acknowledgement",
-    METADATA,
-    issuer_column(),
-    *_handed_over(),
-    column("run", TEXT, "the run that it tells of; empty: a file without one"),
-    column("extract", TEXT, "the key of the file, card numbers masked"),
-    column("sha256", TEXT, "SHA-256 of the file"),
-    column("status", TEXT, "what became of it: ACCP, PART, PEND or RJCT"),
-    column("rows", JSON(), "how many of its rows, by what became of them"),
-    column("folder", TEXT, "the folder of its files"),
-    column("subject", TEXT, "what it tells of: the run, or the key of the file"),
-    column("says", TEXT, "digest of what it says; null: told again since, or closed", null=True),
-    PrimaryKeyConstraint("issuer", "number"),
-    *_in_order(),
-    Index("ix_acknowledgement_run", "issuer", "run", "number"),
-    Index(
-        "ix_acknowledgement_says",
-        "issuer",
-        "subject",
-        unique=True,
-        **only("says IS NOT NULL"),
-    ),
-    comment="What an issuer was told of an extract, in place of what it was told of it before.",
 )
 
 PLACEMENT = Table(

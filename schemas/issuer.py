@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, create_model, model_validator
 
 from flows.extensions import settings_tables, validate
-from schemas import handover, portal, settings
+from schemas import portal, settings
 from schemas.challenges import Challenge
 from schemas.eligible import Eligibility
 from schemas.mapping import Columns, PortalColumn, Spec
@@ -246,14 +246,11 @@ class KernelSettings(Settings):
     resend: Resend = Resend()
     portal: PortalSettings
     links: settings.LinkSettings = settings.LinkSettings()
-    acknowledgement: handover.Acknowledgement | None = None  # where the issuer wants one
-    deliveries: dict[handover.ReceiverName, handover.Receiver] = Field(default_factory=dict)
     schedule: settings.Schedule = settings.Schedule()
     alerts: settings.Alerts = settings.Alerts()
     channels: settings.Channels = settings.Channels()
     service: ServiceSettings | None = None  # the partner's API, where it is used
     retention: settings.Retention = settings.Retention()
-    four_eyes: settings.FourEyes = settings.FourEyes()
     audit: settings.Audit = settings.Audit()
 
     def table(self, kind: type[T]) -> T | None:

@@ -65,8 +65,6 @@ class Inputs(Document):
     recipe: int
     recipients: tuple[str, ...]
     selection: Selection | None = None
-    # digest of the issuer's settings in force when the run was planned (the chain `settings/`)
-    settings_in_force: str = ""
 
 
 class Plan(Inputs):

@@ -1,18 +1,23 @@
 """Where personal data of a cardholder is kept, why, and until when: one entry for each place."""
 
+from functools import cache
 from typing import NamedTuple
+
+from flows.extensions import hooks
 
 
 class Place(NamedTuple):
     """A kind of object that names cardholders: what it has of each, why, and until when.
 
-    `erased`: an erasure removes it; else it stays until its own end.
+    `erased`: an erasure removes it; else it stays until its own end. `waits`: once others have
+    confirmed that they do not use it any more.
     """
 
     holds: str
     why: str
     until: str
     erased: bool
+    waits: bool = False
 
 
 PLACES = {
@@ -64,28 +69,10 @@ PLACES = {
         "[retention] ledger_days after the last answer",
         erased=True,
     ),
-    "deliveries": Place(
-        "cuid, last 4, personal link",
-        "so that receivers use links and stop using those withdrawn; copies at `to` are theirs",
-        "[retention] ledger_days; after an erasure, until each receiver confirms the withdrawal",
-        erased=True,
-    ),
-    "acknowledgements": Place(
-        "cuid, last 4, where each card stands, why a row was refused",
-        "so that the issuer knows what became of its extract; copies at `to` are the issuer's",
-        "[retention] ledger_days after it was written",
-        erased=True,
-    ),
     "decisions": Place(
         "cuid and last 4, the reason that an operator typed, who decided",
         "decisions bind later runs, and are evidence of who decided",
         "not purged; an erasure leaves what was decided, and not about whom",
-        erased=True,
-    ),
-    "requests": Place(
-        "a cuid that a command named, which needed two persons",
-        "evidence of what was agreed to",
-        "not purged; an erasure leaves that there was a request, and not for what",
         erased=True,
     ),
     "unfinished": Place(
@@ -95,3 +82,17 @@ PLACES = {
         erased=False,
     ),
 }
+
+
+@cache
+def places() -> dict[str, Place]:
+    """Return all places by name, those of extensions too."""
+    every = dict(PLACES)
+    for of_extension in hooks("places"):
+        every |= of_extension()
+    return every
+
+
+def place_of(name: str) -> Place:
+    """Return a place by its name."""
+    return places()[name]

@@ -4,7 +4,7 @@ Small immutable objects, each with who, when and why.
 """
 
 from datetime import date, datetime
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
@@ -34,39 +34,6 @@ class Abandoned(Record):
 
     abandoned: Literal[True] = True
     run: str
-
-
-class Request(Record):
-    """A request that needs a second person; `digest` is of exactly what was asked for.
-
-    The rest is the request whole, as the first person was shown it: values of the command's
-    parameters by name; the versions of files by key, and digests of those that are not in the
-    store, by name; the digest of the settings in force; and what the command would have done.
-    """
-
-    actor: str
-    act: str
-    line: str  # the command
-    digest: str
-    until: AwareDatetime
-    parameters: dict[str, Any] = Field(default_factory=dict)
-    files: dict[str, str] = Field(default_factory=dict)
-    settings: str = ""
-    would: dict[str, Any] = Field(default_factory=dict)
-    # of the rest, by the person of that name, where keys of persons are pinned
-    signature: str | None = None
-
-
-class SettingsInForce(Record):
-    """These settings are an issuer's from now on.
-
-    `settings` are those of `schemas.governed`, by name, and `sha256` is of them. Found by the first
-    command, changed in the TOML and met by a command, or agreed to.
-    """
-
-    what: Literal["found", "changed", "agreed"]
-    sha256: str
-    settings: dict[str, Any]
 
 
 class Closing(Record):
@@ -226,52 +193,6 @@ class SingleAnswered(Document):
     expires_raw: str | None = None
     reasons: tuple[str, ...] = ()  # codes
     message: str = ""  # the partner's words, masked
-
-
-class HandedOver(Document):
-    """What is handed over to somebody: `files` are the SHA-256 of its files by name."""
-
-    at: AwareDatetime
-    by: str
-    files: dict[str, str]
-
-
-class Delivery(HandedOver):
-    """A delivery of links: the changes since another, 0 for none; the `files` in clear, also where
-    they are `sealed_to` a key.
-    """
-
-    after: int
-    new: int
-    replaced: int
-    withdrawn: int
-    living: int  # links that the receiving side has after it
-    sealed_to: str | None = None
-    opened: str = ""  # why it withdraws more than max_withdrawn, "" where nobody decided that
-
-    @property
-    def names(self) -> list[str]:
-        """The names of its files as they are handed over."""
-        return [f"{name}.pgp" if self.sealed_to else name for name in sorted(self.files)]
-
-
-class Confirmed(Record):
-    """The record, once, that somebody has what was handed over."""
-
-
-class Acknowledgement(HandedOver):
-    """What an issuer was told of an extract; its `done.json` is this.
-
-    `status`: of the extract, and `rows` by theirs (`schemas.acknowledgement`). The `files` are
-    below `folder`.
-    """
-
-    run: str
-    extract: str
-    sha256: str
-    status: str
-    rows: dict[str, int]
-    folder: str
 
 
 class Removed(BaseModel):

@@ -12,7 +12,9 @@ from datetime import date, time
 from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, get_args, get_origin
+
+from pydantic import BaseModel
 
 from flows.extensions import settings_examples
 from schemas import portal
@@ -29,8 +31,21 @@ _WORDS: Final = {
 }
 
 
+def _named_model(name: str) -> type[BaseModel] | None:
+    """Return the model of tables that have free names; None where the key is none of these."""
+    annotation = Issuer.model_fields[name].annotation
+    if name in ("columns", "status") or get_origin(annotation) is not dict:
+        return None
+    _, kind = get_args(annotation)
+    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+
+
 # Tables whose keys are free names, such as columns, with the model of the table of one of them.
-BY_NAME: Final = {"columns": "Cell", "status": "StatusColumn", "deliveries": "Receiver"}
+_NAMED = {name: _named_model(name) for name in Issuer.model_fields}
+BY_NAME: Final = {
+    **{"columns": "Cell", "status": "StatusColumn"},
+    **{name: model.__name__ for name, model in _NAMED.items() if model is not None},
+}
 
 
 class Key(NamedTuple):

@@ -16,14 +16,10 @@ from pydantic import (
     model_validator,
 )
 
-from schemas.persons import normalised
-
 Change = Literal["name", "address", "expiration", "reissue"]
 
 LinkColumn = Literal["cuid", "last_4", "url", "expires_on"]
 DateFormat = Literal["YYYY-MM-DD", "YYYYMMDD", "MM/DD/YYYY", "DD/MM/YYYY", "DD.MM.YYYY"]
-
-CHANGES = ("change", "why")  # columns that a delivery adds
 
 Name = Annotated[str, StringConstraints(pattern=r'^[^",\t\r\n=+@-][^",\r\n]{0,63}$')]
 
@@ -133,11 +129,8 @@ class LinkSettings(Settings):
     def _can_be_sent(cls, columns: dict[LinkColumn, Name]) -> dict[LinkColumn, Name]:
         if not {"cuid", "url"} <= columns.keys():
             raise ValueError("links.csv needs at least cuid and url")
-        if len({*columns.values(), *CHANGES}) < len(columns) + len(CHANGES):
-            raise ValueError(
-                "two columns of links.csv have one name, or that of a delivery's column: change, "
-                "why"
-            )
+        if len({*columns.values()}) < len(columns):
+            raise ValueError("two columns of links.csv have one name")
         return columns
 
     @property
@@ -241,41 +234,6 @@ Act = Literal[
     "settings",
     "mapping",
 ]
-
-
-class FourEyes(Settings):
-    """Acts that need a second person: the first one's command stores a request, another's carries
-    it out.
-    """
-
-    acts: tuple[Act, ...] = setting(
-        (),
-        "`outbox` `release`, `hold` or `cancel`; `gates`: opening one in `submit`; `override`: in "
-        "`resubmit` or `link`; `resend`: `resubmit`, or `backfill` with `--send`; `link`; "
-        "`dismiss`; `mend abandon`; `close`: `mend close` or `reopen`, `answers`; `lost`: with "
-        "that decision; `mend` `give-up`, `keep-link` or `reseal`; `attribute`: `mend attribute`, "
-        "`withdraw` or `ingest-again`; `link-form`; `deliver`; `purge`; `erase`: `person erase`; "
-        "`audit accept`; `settings`: a change of keys, hosts, limits, `[store]`, `[resend]` or "
-        "`[retention]`; "
-        "`mapping`: of what becomes of a row. A change of this table needs two persons "
-        "as soon as it names an act",
-    )
-    hours: int = setting(24, "hours after which a request expires", ge=1, le=168)
-    persons: dict[PersonName, Fingerprint] = setting(
-        {},
-        "who may request and agree, with the fingerprints of their own OpenPGP keys, whose public "
-        "parts are beside the TOML as `persons/NAME.asc`. Where it is set, nobody else counts, and "
-        "only with a signature, which the command line makes (`CARDLINK_PERSON_KEY_FILE`)",
-    )
-
-    @model_validator(mode="after")
-    def _are_different(self) -> Self:
-        names = {normalised(name) for name in self.persons}
-        if len(names) < len(self.persons) or len(set(self.persons.values())) < len(self.persons):
-            raise ValueError("persons: two of them have one key, or names that are one person")
-        if len(self.persons) == 1:
-            raise ValueError("persons: two at least, since one cannot agree with itself")
-        return self
 
 
 Place = Annotated[str, StringConstraints(pattern=r"^\S+$")]

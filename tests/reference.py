@@ -24,17 +24,15 @@ from flows.cli.main import command_of
 from flows.cli.sections import GROUPS
 from flows.commands.entry import Entry
 from flows.commands.form import Form
+from flows.extensions.deliveries.formats import AcknowledgementFile, DeliveryEvent
 from flows.install import schedules
 from schemas import portal, rules
-from schemas.acknowledgement import AcknowledgementFile
 from schemas.challenges import ANSWERS
 from schemas.database import METADATA
-from schemas.delivery import DeliveryEvent
-from schemas.governed import RECEIVERS
 from schemas.issuer import Issuer, RuleSettings
 from schemas.partner_api.profile import NAMES, PATHS
 from schemas.reasons import LETTERS, LINES, PARTNER, ROWS, reason
-from schemas.reference import every_key, tables
+from schemas.reference import BY_NAME, every_key, tables
 from schemas.rule import SEVERITY_SETTINGS
 from schemas.views import COLUMNS as COLUMNS_OF_VIEWS
 from schemas.views import VIEWS
@@ -326,7 +324,7 @@ def settings_page() -> str:
         if name == "status":
             text += STATUS + _keys(name)
             continue
-        heading = f"{name}.NAME" if name == RECEIVERS else name
+        heading = f"{name}.NAME" if name in BY_NAME else name
         text += f"\n### `[{heading}]`\n\n{models[name]['description']}\n\n{_keys(name)}"
         if name == "service":
             text += _partners_names()

@@ -100,8 +100,8 @@ CASES: dict[str, Callable[[Path], Refusal]] = {
     "NotFoundError: break_decisions._refuse_unless_offered": known(
         "cardlink mend close {run} RESULT_SHORT --decision link {why}"
     ),
-    "NotFoundError: delivered_so_far.confirm": known("cardlink deliver bank --confirm 9 {why}"),
-    "NotFoundError: delivered_so_far.confirm: of another": refused.other_receiver,
+    "NotFoundError: receivers.confirm": known("cardlink deliver bank --confirm 9 {why}"),
+    "NotFoundError: receivers.confirm: of another": refused.other_receiver,
     "NotFoundError: giving_up._to_decide": known("cardlink mend give-up bank --cuid nobody {why}"),
     "NotFoundError: giving_up._to_decide: undo": known(
         "cardlink mend give-up {run} --row 1 --undo {why}"
@@ -158,7 +158,7 @@ SLOW = {
     "NotFoundError: audit.accept",
     "NotFoundError: break_decisions._chosen: closed",
     "NotFoundError: break_decisions.runs_to_close",
-    "NotFoundError: delivered_so_far.confirm: of another",
+    "NotFoundError: receivers.confirm: of another",
     "NotFoundError: giving_up._to_decide",
     "NotFoundError: giving_up._to_decide: undo",
     "NotFoundError: keeping_links.keep_links",
@@ -198,12 +198,16 @@ class Elsewhere(NamedTuple):
 
 SERVES = "practice serves until it is stopped"
 ELSEWHERE = {
-    "RowChangedError": Elsewhere("needs a copy of the database", "runs/test_changed_rows.py"),
+    "RowChangedError": Elsewhere(
+        "needs a copy of the database", "extensions/governance/test_changed_rows.py"
+    ),
     "DatabaseDamagedError": Elsewhere(
         "needs a copy of it", "operations/test_recovery.py", 'recover "ISSUER"'
     ),
     "IssuerNameError": Elsewhere("shows an option of all", "cli/test_keys_and_names.py"),
-    "WhichReceiverError": Elsewhere("its option was given", "operations/test_receivers.py"),
+    "WhichReceiverError": Elsewhere(
+        "its option was given", "extensions/deliveries/test_receivers.py"
+    ),
     "NotADemoError": Elsewhere("a demo runs everything", "test_demo.py"),
     "NoPracticeError": Elsewhere(SERVES, "cli/test_practice_people.py"),
     "NoPracticeServiceError": Elsewhere(SERVES, "simulator/test_answer_at_service.py"),

@@ -16,9 +16,9 @@ from flows.commands.context import Context
 from flows.commands.result import Result
 from flows.database.connection import Database
 from flows.errors import CardlinkError
+from flows.extensions.governance.tables import REQUEST, SETTINGS_IN_FORCE
 from flows.runs.keys import corrections, extracts
 from flows.runs.stored_journal import flush_journal
-from schemas.database import REQUEST, SETTINGS_IN_FORCE
 from schemas.portal import EMAIL, NICKNAME, PAN, PHONE
 from tests import keys, mentions
 from tests.builders import portal_rows

@@ -20,10 +20,10 @@ from flows.adapters.local import LocalStore
 from flows.commands.context import Context
 from flows.database.connection import Database
 from flows.errors import CardlinkError
-from flows.operations.delivery import deliver
+from flows.extensions.deliveries.delivered import deliveries
+from flows.extensions.deliveries.delivery import deliver
 from flows.registry import ENTRIES
 from flows.runs.claim import Lease, work_on
-from flows.runs.keys import deliveries
 from flows.wiring import open_store
 from schemas.portal import ADDRESS1, CITY, CUID, PAN, POSTAL_CODE
 from tests import keys

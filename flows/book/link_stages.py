@@ -12,12 +12,19 @@ from typing import NamedTuple
 import polars as pl
 from sqlalchemy import Connection, Table, select, update
 
-from flows.book.deliveries import delivered_links, read_changes
 from flows.book.news import read_mark
-from flows.book.stages import FOLLOWED, REPORTED_END, Stages, followed_links, reported_ends
+from flows.book.stages import (
+    DELIVERED_LINK,
+    FOLLOWED,
+    REPORTED_END,
+    Stages,
+    followed_links,
+    reported_ends,
+)
 from flows.book.stored_book import delete_rows, insert_rows, of_turn, read_attempts
 from flows.book.upkeep import BookOfRuns, tables
 from flows.database.bulk import read_frame
+from flows.extensions import hooks
 from flows.runs.adapters import Adapters
 from flows.runs.cards import ISSUE
 from flows.runs.identity import digest
@@ -138,8 +145,9 @@ class StagesOfLinks:
 
 def read_stages(connection: Connection, issuer: str) -> Stages:
     """Return what is stored of links beyond that they came."""
+    delivered = [links(connection, issuer) for links in hooks("delivered_links")]
     return Stages(
-        delivered=delivered_links(read_changes(connection, issuer)),
+        delivered=pl.concat([pl.DataFrame(schema=DELIVERED_LINK), *delivered]),
         followed=_read(connection, database.PLACEMENT, issuer, FOLLOWED),
         reported=_read(connection, database.REPORTED_END, issuer, REPORTED_END),
     )

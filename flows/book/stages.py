@@ -17,11 +17,11 @@ Each is known where it was asked, and null where nobody knows: a link that was n
 """
 
 from collections.abc import Iterable
+from datetime import date
 from typing import Any, NamedTuple
 
 import polars as pl
 
-from flows.book.deliveries import DELIVERED_LINK, LOOK, ROW
 from flows.book.standing import (
     AUTHENTICATED,
     DELIVERED,
@@ -30,14 +30,26 @@ from flows.book.standing import (
     NAMES,
     OPENED,
     PLACED,
+    SERVED,
     State,
 )
-from flows.runs.cards import ISSUE, is_single
+from flows.runs.cards import CARD, ISSUE, is_single
 from flows.runs.single_links import ARRIVED
 from schemas.ledger import AWAITING
 from schemas.partner_api.link_placements import BILLABLE
 from schemas.partner_api.unknowns import REPORTS, SERVICE
 
+LOOK = ("cuid", "last_4", "expiration")  # of a card, as those have it who are handed its link
+ROW = ("run", "row")  # that a link came of
+DELIVERED_LINK = pl.Schema(  # that somebody was handed, and may use
+    {
+        "run": pl.String(),
+        "row": pl.UInt32(),
+        **dict.fromkeys(LOOK, pl.String()),
+        "until": pl.Date(),
+        "delivered": ARRIVED,
+    }
+)
 FOLLOWED = pl.Schema(  # what the service says of a link; null: it does not say
     {
         "run": pl.String(),
@@ -161,6 +173,19 @@ def with_stages(cards: pl.DataFrame, stages: Stages) -> pl.DataFrame:
     placed_on = known["placed_at"].dt.date().alias("placed_on")
     failed = pl.when(pl.col("standing") == FAILED.name).then(known["failed"]).alias("failed")
     return staged.with_columns(known["opened"], known["placed"], failed, placed_on)
+
+
+def served_cards(cards: pl.DataFrame, today: date) -> pl.DataFrame:
+    """Return the cards with a link that can be opened, each once: LOOK, run, row, until, standing.
+
+    Each in its newest issue where that has one, else in that whose link lasts longest.
+    """
+    is_served = pl.col("standing").cast(pl.String).is_in([state.name for state in SERVED])
+    columns = dict.fromkeys((*CARD, *LOOK, "run", "row", "until", "current", "standing"))
+    linked = cards.select(*columns).filter(is_served & (pl.col("until") >= today))
+    best_first = linked.sort("current", "until", descending=True)
+    of_card = best_first.unique(CARD, keep="first", maintain_order=True)
+    return of_card.select(*LOOK, "run", "row", "until", "standing")
 
 
 def known_links(cards: pl.DataFrame, stages: Stages) -> pl.DataFrame:

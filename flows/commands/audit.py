@@ -146,7 +146,7 @@ def _to_the_second(moment: str) -> str:
 
 
 @entry(
-    "audit accept", form="it is decided beside the proof and the access log", second={"accept": ""}
+    "audit accept", form="it is decided beside the proof and the access log", acts={"accept": ""}
 )
 def accept(
     context: Context, issuer: Issuer, key: str, *, reason: Reason, dry_run: DryRun = False

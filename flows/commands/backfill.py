@@ -24,7 +24,7 @@ BACKFILL = Form("backfill", "backfill {issuer}: {first_day} to {last_day}", hour
 FATES = ("read", "submitted", "rejected", "ineligible", "suppressed")
 
 
-@entry("backfill", form=BACKFILL, second={"resend": "send_list"})
+@entry("backfill", form=BACKFILL, acts={"resend": "send_list"})
 def backfill(
     context: Context,
     issuer: Issuer,

@@ -33,7 +33,7 @@ GIVE_UP = Form("give_up", "give up: {run}", without=("cuid", "chunk", "undo"))
 Cuid = Annotated[str, Field(help="A cardholder's reference at the issuer.")]
 
 
-@entry("mend give-up", form=GIVE_UP, second={"give-up": ""})
+@entry("mend give-up", form=GIVE_UP, acts={"give-up": ""})
 def give_up(
     context: Context,
     run: Target,
@@ -97,7 +97,7 @@ def give_up(
     return remediated(facts, [line], next_step, dry_run, rows_decided)
 
 
-@entry("mend keep-link", form=MEND, second={"keep-link": ""})
+@entry("mend keep-link", form=MEND, acts={"keep-link": ""})
 def keep_link(
     context: Context,
     run: Target,

@@ -35,7 +35,6 @@ with on_first_use():
     from flows.database import migrate
     from flows.extracts import errors, status, trailer
     from flows.operations import conditions as condition
-    from flows.operations import settings_in_force
     from flows.reports import bank_words, lists
     from flows.reports import link_forms as reported
     from flows.runs import context as contexts
@@ -120,7 +119,6 @@ def check(
     links = _check_store(wired, findings)
     _check_database(wired, findings)
     if is_whole and "store" not in _wrong_parts(findings):
-        _compare_settings(wired, findings)
         _check_service(wired, findings)
         _check_conditions(wired, findings)
         _check_extensions(wired, findings)
@@ -197,16 +195,6 @@ def _check_schedule(context: contexts.IssuerContext, findings: list[Finding]) ->
     """Show the business days, and check that the holidays of the country are known."""
     with _part(findings, "schedule"):
         findings.append(Finding("schedule", schedules.calendar_line(context)))
-
-
-def _compare_settings(context: contexts.IssuerContext, findings: list[Finding]) -> None:
-    """Tell what of the settings changed since the last run, and what nobody agreed to yet."""
-    with _part(findings, "settings"):
-        for line in settings_in_force.since_last_run(context):
-            findings.append(Finding("settings", line))
-        settings_in_force.refuse_unagreed(
-            context.issuer.issuer, settings_in_force.compared(context)
-        )
 
 
 def _check_service(context: contexts.IssuerContext, findings: list[Finding]) -> None:

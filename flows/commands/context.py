@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -48,7 +48,8 @@ class Context(NamedTuple):
     """Where a command runs; by default nothing is shown, and every prompt is left.
 
     `folder` has the issuers' TOML files; `local_files` says whether the command may read files of
-    this machine. `actor` is the person who acts, `approve` another one's request.
+    this machine. `actor` is the person who acts, `options` what the options are set to that
+    extensions add.
     """
 
     folder: Path
@@ -56,7 +57,7 @@ class Context(NamedTuple):
     terminal: Terminal = Terminal()
     local_files: bool = False
     actor: str = ""
-    approve: str = ""
+    options: Mapping[str, str] = {}  # nobody writes to it
 
     def context_of(self, run: str, *, dry_run: bool = False) -> contexts.IssuerContext:
         """Return the context of a run's issuer, as `wire` does.

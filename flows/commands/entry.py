@@ -20,9 +20,9 @@ from flows.commands.form import Form
 from flows.commands.named_files import usable_files
 from flows.commands.parameters import Field
 from flows.commands.result import Result, of_several
-from flows.commands.second_person import run_by_two
 from flows.commands.signature import Parameter, examples_of, parameters_of, summary_of
 from flows.errors import OperatorError
+from flows.extensions import act_options, hooks
 from flows.steps import Option, Step, is_placeholder
 from flows.tracing import stage
 from flows.wiring import acting, actors, governing, one_command, person
@@ -39,10 +39,8 @@ ACTOR = (
     "Who you are; recorded beside the worker. "
     "On the command line, the user of the machine by default."
 )
-APPROVE = "ID of another person's request for exactly this command, which is then carried out."
 _REFUSED = (2, 3)  # exit codes of a dry run that did not pass
 SUBJECTS = ("issuer", "run", "extract")  # parameters that say what a command is about
-SHARED = ("actor", "approve")  # parameters that every entry may have: they are the context's
 
 
 class PlaceholderError(OperatorError):
@@ -56,8 +54,8 @@ class PlaceholderError(OperatorError):
 class Entry(Generic[P]):
     """A command: its name on the command line, its function, and its form or why it has none.
 
-    `second` are the acts that may need a second person, each with the parameter that makes the
-    command one, or the parameter and its value; "" where it always is. `records`: it records
+    `acts` are those that somebody may want to know of before, each with the parameter that makes
+    the command one, or the parameter and its value; "" where it always is. `records`: it records
     something, though it needs no reason and has no form. `decides`: which acts it is for an issuer,
     where its parameters do not say. `ungoverned`: it works with any settings and database.
     """
@@ -65,13 +63,13 @@ class Entry(Generic[P]):
     name: str
     run: Callable[Concatenate[Context, P], Result]
     form: Form | str
-    second: Mapping[settings.Act, str] = field(default_factory=dict)
+    acts: Mapping[settings.Act, str] = field(default_factory=dict)
     records: bool = False
     decides: Decides | None = None
     ungoverned: bool = False
 
     def __call__(self, context: Context, *args: P.args, **options: P.kwargs) -> Result:
-        """Run the command in the name of who acts, unless it has to wait for a second person.
+        """Run the command in the name of who acts.
 
         ActorError where the name is not accepted.
         """
@@ -103,7 +101,7 @@ class Entry(Generic[P]):
 
     def _refuse_placeholders(self, context: Context, values: Mapping[str, Any]) -> None:
         """Raise PlaceholderError where a text is a placeholder as it is printed."""
-        shared = {"actor": context.actor, "approve": context.approve, "config": context.folder}
+        shared = {"actor": context.actor, "config": context.folder, **context.options}
         for name, value in shared.items():
             if is_placeholder(str(value), any_case=name == "actor"):
                 raise PlaceholderError(value=Option(f"--{name}"), word=str(value))
@@ -125,10 +123,13 @@ class Entry(Generic[P]):
         return result.telling(remarks)
 
     def _run_as(self, context: Context, actor: str, values: Mapping[str, Any]) -> Result:
-        """Run the command, or let it wait for a second person."""
-        acts = [act for act, when in self.second.items() if _holds(when, values)]
+        """Run the command, or what an extension wants before an act."""
+        acts = [act for act, when in self.acts.items() if _holds(when, values)]
         if acts and not values.get("dry_run"):
-            return run_by_two(self, context, actor, values, acts)
+            for before_act in hooks("before_act"):
+                result: Result | None = before_act(self, context, actor, values, acts)
+                if result is not None:
+                    return result
         return self.run_with(context, values)
 
     def run_with(self, context: Context, values: Mapping[str, Any]) -> Result:
@@ -170,10 +171,12 @@ class Entry(Generic[P]):
 
     def invoke(self, context: Context, values: Mapping[str, Any]) -> Result:
         """Run the command with all of its parameters by name, those of every entry too."""
-        shared = {name: values[name] for name in SHARED if values.get(name)}
-        own = {name: value for name, value in values.items() if name not in SHARED}
+        shared = {"actor", *(option.name for option in self.options)}
+        options = {name: values[name] for name in shared if values.get(name)}
+        own = {name: value for name, value in values.items() if name not in shared}
+        who = options.pop("actor", context.actor)
         command: Callable[..., Result] = self
-        return command(context._replace(**shared), **own)
+        return command(context._replace(actor=who, options={**context.options, **options}), **own)
 
     def step(self, values: Mapping[str, Any]) -> Step:
         """Return the step that runs it with these values of its parameters."""
@@ -207,7 +210,7 @@ class Entry(Generic[P]):
         """Whether it is refused under settings that nobody agreed to, or on a database that is not
         the store's; `agree` and `recover` are not.
         """
-        return self.changes and not self.ungoverned and "settings" not in self.second
+        return self.changes and not self.ungoverned
 
     @property
     def label(self) -> str:
@@ -228,12 +231,17 @@ class Entry(Generic[P]):
     @property
     def parameters(self) -> list[Parameter]:
         """Its parameters without the context, in order."""
-        parameters = [*parameters_of(self.run)]
-        if self.second:
-            parameters.append(_shared("approve", r"[0-9a-f]{12}", APPROVE))
+        parameters = [*parameters_of(self.run), *self.options]
         if self.changes:
             parameters.append(_shared("actor", actors(), ACTOR))
         return parameters
+
+    @property
+    def options(self) -> list[Parameter]:
+        """The options that extensions add to it."""
+        if not self.acts:
+            return []
+        return [_shared(name, *option) for name, option in act_options().items()]
 
 
 def _shared(name: str, pattern: str, help_text: str) -> Parameter:
@@ -252,14 +260,14 @@ def _holds(when: str, values: Mapping[str, Any]) -> bool:
 def entry(
     name: str,
     form: Form | str,
-    second: Mapping[settings.Act, str] | None = None,
+    acts: Mapping[settings.Act, str] | None = None,
     *,
     records: bool = False,
     decides: Decides | None = None,
     ungoverned: bool = False,
 ) -> Callable[[Callable[Concatenate[Context, P], Result]], Entry[P]]:
     """Make an entry of a function; `form` is its Prefect form, or a sentence why it has none."""
-    return lambda run: Entry(name, run, form, second or {}, records, decides, ungoverned)
+    return lambda run: Entry(name, run, form, acts or {}, records, decides, ungoverned)
 
 
 def entries_of(*modules: ModuleType) -> list[Entry[...]]:

@@ -22,7 +22,7 @@ with on_first_use():
 MOST = 5  # forms that are shown of each kind
 
 
-@entry("link-form", form=Form("links", "form of links of {issuer}"), second={"link-form": ""})
+@entry("link-form", form=Form("links", "form of links of {issuer}"), acts={"link-form": ""})
 def link_form(
     context: Context,
     issuer: Issuer,

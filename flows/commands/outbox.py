@@ -227,7 +227,7 @@ def _all_moved(issuer: str, moved: Sequence[Result], dry_run: bool) -> Result:
     return Result(facts, lines, _next_step("uploaded", issuer, dry_run), outbox=changed)
 
 
-@entry("outbox hold", form=OUTBOX, second={"hold": ""})
+@entry("outbox hold", form=OUTBOX, acts={"hold": ""})
 def hold(
     context: Context,
     run: RunName,
@@ -253,7 +253,7 @@ def hold(
     )
 
 
-@entry("outbox release", form=OUTBOX, second={"release": ""})
+@entry("outbox release", form=OUTBOX, acts={"release": ""})
 def release(
     context: Context,
     run: RunName,
@@ -279,7 +279,7 @@ def release(
     )
 
 
-@entry("outbox cancel", form=OUTBOX, second={"cancel": ""})
+@entry("outbox cancel", form=OUTBOX, acts={"cancel": ""})
 def cancel(
     context: Context,
     run: RunName,

@@ -101,7 +101,7 @@ class CardholderUnnamedError(OperatorError):
     )
 
 
-@entry("person erase", form=ERASE, second={"erase": ""})
+@entry("person erase", form=ERASE, acts={"erase": ""})
 def erase(
     context: Context,
     target: Annotated[
@@ -143,11 +143,11 @@ def erase(
         "cardholders": plan.cardholders,
         "cards": plan.cards,
         "removed": plan.removed,
-        "withdraws": plan.links,
+        "withdraws": plan.links is not None,
         "kept": [kept._asdict() for kept in plan.kept],
         "reason": redact(reason),
     }
-    next_step = Step("deliver", issuer) if plan.links and not dry_run else None
+    next_step = None if dry_run else plan.links
     return Result(facts, list(_erased(issuer, target, plan, dry_run=dry_run)), next_step)
 
 
@@ -176,17 +176,17 @@ def _erased(
         left = f"what an earlier process left of them {would or 'is '}removed"
     yield f"{left}; book and reports, too"
     if plan.links:
-        yield _withdrawal(issuer)
+        yield _withdrawal(issuer, plan.links)
     rows = [(kept.where, kept.holds, kept.why, kept.until) for kept in plan.kept]
     if rows:
         yield ""
         yield Table(("kept", "what", "why", "until"), rows, "kept", "Kept until its own end")
 
 
-def _withdrawal(issuer: str) -> Text:
+def _withdrawal(issuer: str, step: Step) -> Text:
     return Sentence(
-        "The next delivery withdraws the link: {deliver}. Once that is confirmed, {purge} takes "
-        "the person out of the deliveries.",
-        deliver=Step("deliver", issuer),
+        "Somebody may use a link, which this withdraws: {withdraw}. Once that is confirmed, "
+        "{purge} takes the person out of what was handed over.",
+        withdraw=step,
         purge=Step("purge", issuer),
     )

@@ -32,7 +32,7 @@ class _Purged(NamedTuple):
     shown: list[Part]
 
 
-@entry("purge", form=PURGE, second={"purge": ""})
+@entry("purge", form=PURGE, acts={"purge": ""})
 def purge(context: Context, issuer: Issuer = "", *, dry_run: bool = False) -> Result:
     """Delete what [retention] allows: chunks, ledgers, reports; never open work, never a source.
 
@@ -105,7 +105,8 @@ def _shown(name: str, plan: operation.PurgePlan, participle: str) -> Iterator[Pa
             "The bucket keeps versions: deleted objects are only hidden. The lifecycle rules that "
             "remove them for"
         )
-        yield f"good, for {len(keys.CLEANED)} folders of {name} below the root, are in {LIFECYCLE}."
+        folders = len(keys.cleaned(name))
+        yield f"good, for {folders} folders of {name} below the root, are in {LIFECYCLE}."
 
 
 class _LotRow(NamedTuple):

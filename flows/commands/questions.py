@@ -96,7 +96,7 @@ def _acts(context: Context, issuer: str, values: Mapping[str, Any]) -> Collectio
 @entry(
     "answers",
     form="it reads a file on the machine of the person who got it",
-    second={"lost": "", "close": ""},
+    acts={"lost": "", "close": ""},
     decides=_acts,
 )
 def answers(

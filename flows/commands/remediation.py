@@ -74,7 +74,7 @@ ResultName = Annotated[str, Field(help="The result file, by its name below the i
 ResultRow = Annotated[Number, Field(help="Data row of the result file, from 1.")]
 
 
-@entry("mend abandon", form=MEND, second={"abandon": ""})
+@entry("mend abandon", form=MEND, acts={"abandon": ""})
 def abandon(context: Context, run: RunName, *, reason: Reason, dry_run: DryRun = False) -> Result:
     """End RUN before its commit, for good: it is never resumed, and none of its rows are sent.
 
@@ -104,7 +104,7 @@ def take_over(context: Context, run: RunName, *, reason: Reason, dry_run: DryRun
     return remediated(facts, [line], Step("submit", issuer_context.issuer.issuer), dry_run)
 
 
-@entry("mend reseal", form=MEND, second={"reseal": ""})
+@entry("mend reseal", form=MEND, acts={"reseal": ""})
 def reseal(
     context: Context, run: RunName, chunks: Chunks = (), *, reason: Reason, dry_run: DryRun = False
 ) -> Result:
@@ -132,7 +132,7 @@ def reseal(
     return remediated({"run": run, **resealed._asdict()}, lines, next_step, dry_run)
 
 
-@entry("mend ingest-again", form=ONE_FILE, second={"attribute": ""})
+@entry("mend ingest-again", form=ONE_FILE, acts={"attribute": ""})
 def reingest(
     context: Context,
     issuer: Issuer,
@@ -165,7 +165,7 @@ def reingest(
     return ingested(issuer_context, done, line, {**facts, "dry_run": False})
 
 
-@entry("mend attribute", form=ONE_FILE, second={"attribute": ""})
+@entry("mend attribute", form=ONE_FILE, acts={"attribute": ""})
 def attribute(
     context: Context,
     issuer: Issuer,
@@ -201,7 +201,7 @@ def attribute(
     return _decided(issuer_context, decided, line, dry_run)
 
 
-@entry("mend withdraw", form=ONE_FILE, second={"attribute": ""})
+@entry("mend withdraw", form=ONE_FILE, acts={"attribute": ""})
 def withdraw(
     context: Context,
     issuer: Issuer,
@@ -222,7 +222,7 @@ def withdraw(
     return _decided(issuer_context, decided, line, dry_run)
 
 
-@entry("mend close", form=MEND, second={"lost": f"decision={LOST}", "close": ""})
+@entry("mend close", form=MEND, acts={"lost": f"decision={LOST}", "close": ""})
 def close(
     context: Context,
     run: Target,
@@ -281,7 +281,7 @@ def _close_in_all_runs(
     return remediated(facts, lines, Step("worklist", issuer), dry_run, total)
 
 
-@entry("mend reopen", form=MEND, second={"close": ""})
+@entry("mend reopen", form=MEND, acts={"close": ""})
 def reopen(
     context: Context,
     run: RunName,
@@ -303,7 +303,7 @@ def reopen(
     return _settled(issuer_context, run, settled, "open again", reason, dry_run)
 
 
-@entry("dismiss", form=Form("dismiss", "dismiss {extract}"), second={"dismiss": ""})
+@entry("dismiss", form=Form("dismiss", "dismiss {extract}"), acts={"dismiss": ""})
 def dismiss(
     context: Context,
     issuer: Issuer,

@@ -78,7 +78,7 @@ Templated = Annotated[str, Field(pattern=r"[a-z0-9][a-z0-9-]*(,[a-z0-9][a-z0-9-]
 Action = Annotated[str, Field(names=lambda: (RESUBMIT, FIX, ASK, NOTHING), checked=True)]
 
 
-@entry("resubmit", form=RESEND, second={"override": "override_reason", "resend": ""})
+@entry("resubmit", form=RESEND, acts={"override": "override_reason", "resend": ""})
 def resubmit(
     context: Context,
     run: Target,

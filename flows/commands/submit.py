@@ -51,7 +51,7 @@ RERUN = Form(
 )
 
 
-@entry("submit", form=RERUN, second={"gates": "opened"})
+@entry("submit", form=RERUN, acts={"gates": "opened"})
 def submit(
     context: Context,
     issuer: Issuer,

@@ -12,17 +12,26 @@ from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.result import Result
 from flows.configuration import load_issuer
+from flows.extensions import hooks
 from flows.redaction import spare
 from flows.steps import Sentence, Step, Text, counted
 from flows.wiring import edges, now, wire
 
 with on_first_use():
-    from flows.book import book, deliveries
+    from flows.book import book
     from flows.operations import erasure
     from flows.reports import cardholder, cardholder_status, cardholder_trace
     from flows.resend import renewal
     from flows.runs import business_date
     from schemas import ledger
+
+
+class History(NamedTuple):
+    """What an extension knows of a cardholder: the name of that, as plain facts, and as lines."""
+
+    name: str
+    facts: Sequence[Mapping[str, Any]]
+    lines: Sequence[str]
 
 
 class _Known(NamedTuple):
@@ -34,7 +43,7 @@ class _Known(NamedTuple):
     trace: cardholder_trace.CardholderTrace
     cards: list[cardholder_status.CardStatus]
     forgotten: str = ""
-    delivered: Sequence[Mapping[str, Any]] = ()  # by receiver (`flows.book.deliveries`)
+    handed: Sequence[History] = ()
 
 
 @entry("trace", form="what is known of one person is kept out of every form's log")
@@ -58,20 +67,21 @@ def trace(context: Context, cuid: str, *, issuer: str = "", url: bool = False) -
     purged = list(chain.from_iterable(each.trace.purged for each in known))
     cards = list(chain.from_iterable(each.cards for each in known))
     forgotten = [each.forgotten for each in known if each.forgotten]
-    delivered = list(chain.from_iterable(each.delivered for each in known))
-    facts = {
+    handed = list(chain.from_iterable(each.handed for each in known))
+    facts: dict[str, Any] = {
         "cuid": cuid,
         "forgotten": forgotten,
         "attempts": [attempt._asdict() for attempt in attempts],
         "stands": [card.facts for card in cards],
-        "deliveries": [{**each, **_as_text(each)} for each in delivered],
         "purged": purged,
     }
+    for history in handed:
+        facts.setdefault(history.name, []).extend(history.facts)
     lines: list[Text] = [
         f"forgotten at {each}: nothing is sent for this cuid again" for each in forgotten
     ]
     lines += list(_lines(attempts, cards, purged))
-    lines += map(_delivery_line, delivered)
+    lines += chain.from_iterable(history.lines for history in handed)
     return Result(facts, lines, _next_step(cards)).beside(unread)
 
 
@@ -85,24 +95,8 @@ def _known(context: Context, issuer: str, cuid: str, *, urls: bool) -> _Known:
     cards = cardholder_status.card_statuses(of_cuid, cuid, known.attempts, today, renewals)
     act = erasure.erasure_of(adapters, issuer, cuid)
     forgotten = f"{issuer} since {act.at:%Y-%m-%d %H:%M}" if act else ""
-    delivered = deliveries.history_of(adapters, issuer, cuid)
-    return _Known(known, cards, forgotten, delivered)
-
-
-def _as_text(delivered: Mapping[str, Any]) -> dict[str, str | None]:
-    """Return the times of a delivered link as JSON has them."""
-    return {
-        name: delivered[name].isoformat() if delivered[name] is not None else None
-        for name in ("until", "delivered", "withdrawn")
-    }
-
-
-def _delivery_line(delivered: Mapping[str, Any]) -> str:
-    """Return what a receiver has of a link."""
-    came = f"delivered to {delivered['receiver']} {delivered['delivered']:%Y-%m-%d %H:%M}"
-    went = delivered["withdrawn"]
-    then = f"withdrawn {went:%Y-%m-%d %H:%M}" if went else f"link until {delivered['until']}"
-    return f"card {_card(delivered['last_4'], None)}: {came}, {then}"
+    handed = [history(adapters, issuer, cuid) for history in hooks("history")]
+    return _Known(known, cards, forgotten, handed)
 
 
 def _renewals(
@@ -138,7 +132,7 @@ def _lines(
     """Yield every attempt, the status of every card, and what to do next."""
     yield from _attempt_lines(attempts)
     for card in cards:
-        yield f"now: card {_card(card.last_4, card.expiration)} at {card.issuer} {card.stands}"
+        yield f"now: card {card_named(card.last_4, card.expiration)} at {card.issuer} {card.stands}"
         if card.standing:
             yield f"    {card.origin}"
     if not attempts and not cards:
@@ -148,7 +142,7 @@ def _lines(
         yield f"not searched: {runs} whose ledgers are purged, {purged[0]} to {purged[-1]}"
     for card in cards:
         if card.then:
-            named = _card(card.last_4, card.expiration)
+            named = card_named(card.last_4, card.expiration)
             yield Sentence("next for card {card}: {then}", card=named, then=card.then)
 
 
@@ -181,7 +175,7 @@ def _attempt(attempt: cardholder.Attempt) -> Iterator[str]:
     place = f"{attempt.run} row {attempt.row}" if attempt.run else "typed in"
     if attempt.chunk:
         place += f", chunk {attempt.chunk} position {attempt.position}"
-    card = _card(attempt.last_4, attempt.expiration)
+    card = card_named(attempt.last_4, attempt.expiration)
     yield f"{attempt.at:%Y-%m-%d %H:%M}  {place}: card {card}, {attempt.state}"
     known = {
         "repeats": attempt.origin,
@@ -197,6 +191,7 @@ def _attempt(attempt: cardholder.Attempt) -> Iterator[str]:
             yield f"    {name}: {value}"
 
 
-def _card(last_4: str | None, expiration: str | None) -> str:
+def card_named(last_4: str | None, expiration: str | None) -> str:
+    """Return how a card is named: its last four digits, and when it expires."""
     until = f" {expiration[2:]}/{expiration[:2]}" if expiration else ""
     return f"..{last_4 or '????'}{until}"

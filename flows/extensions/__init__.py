@@ -4,6 +4,8 @@ An extension reads what the kernel has and writes its own. The kernel imports no
 those that are there, and asks their packages for:
 
 - `COMMANDS`: the names of its modules with commands;
+- `OPTIONS`: pattern and help, by name, of options that it adds to commands with `acts`, whose
+  context has the values in `options`;
 - `settings.TABLES`: its tables of an issuer's TOML, by name; `example.toml` has an example of each
   key;
 - `settings.validate(issuer)`, where it is there: ValueError with what tables of a TOML may not say
@@ -20,16 +22,42 @@ The hooks, by what asks for them:
 - `alert_kinds()`: kinds of alerts by name, and `alerts(context)`: what is wrong now (`Cause`);
 - `checks(context)`: lines of `check` as pairs, the part of the installation and what is fine about
   it, or the CardlinkError of what is not; one that it raises is of the part named like its folder;
-- `names_erased(adapters, issuer)`: whether it may name erased cardholders until somebody else has
-  confirmed something, so that an erasure waits for that;
+- `before_act(entry, context, actor, values, acts)`: the result of a command that is these acts,
+  where the extension does it or lets it wait; None where the command simply runs;
+- `govern(context, is_rehearsal=…)`: raises where a command that changes something may not work with
+  an issuer's settings; what a person should know of them;
+- `evidence_of(run)`: what it has about a run, as JSON by the name of a file;
+- `row_finding(table, entered, values)`: what is wrong with a row, beyond what the journal says;
 - `condition(issuer, store, now)`: a `Condition` of what runs beside the flows;
-- `gauges()`: its metrics; `schedules(issuer)`: the variables of `prefect.yaml` that it sets.
+- `gauges()`: its metrics; `schedules(issuer)`: the variables of `prefect.yaml` that it sets, and
+  `scheduled(issuer)`: deployments of its own (`Scheduled`);
+- `events(context)`: what `watch` emits (`Event`); one was emitted when the next is asked for;
+- `balance_lines(context, run)`: equations of a run's balance (`Line`);
+- `delivered_links(connection, issuer)`: links that somebody was handed (DELIVERED_LINK), and
+  `history(adapters, issuer, cuid)`: what it knows of a cardholder (`History`);
+- `evidence()`: the pattern of the objects that decide who has which link; `folders()`: its folders
+  in the store that retention and erasures clean.
+
+What names cardholders is found, erased, purged and recovered by these:
+
+- `places()`: places of personal data by name (`Place`), and `mentions(context, people, runs)`: the
+  objects there (`Mention`) that name some people, of whom these runs have rows;
+- `erase(context, cleaner, named)`: remove them, but for places that wait;
+  `names_erased(adapters, issuer)`: whether there may be any that wait;
+- `withdrawal_step(context, people)`: the step by which others are told not to use a link of theirs,
+  None where nobody may; then `erase_confirmed(context, cleaner, people, named, note)`: remove what
+  waited, and `note` first the keys of the objects that go;
+- `purgeable(context, until)`: objects by kind that are as old as that;
+  `before_purge(context, keys)` is called before objects go;
+- `recovered(adapters, issuer)`: read from the store what the journal has not, where a database was
+  lost.
 
 A module `hooks` imports by itself only what is light: the kernel asks for kinds while it is
 imported.
 """
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -51,6 +79,15 @@ def modules_named(kind: str) -> Iterator[ModuleType]:
     for extension in extensions():
         for name in getattr(extension, kind, ()):
             yield import_module(f"{extension.__name__}.{name}")
+
+
+@cache
+def act_options() -> dict[str, tuple[str, str]]:
+    """Return the options that the extensions add to commands with acts."""
+    options: dict[str, tuple[str, str]] = {}
+    for extension in extensions():
+        options |= getattr(extension, "OPTIONS", {})
+    return options
 
 
 def hooks(name: str) -> Iterator[Callable[..., Any]]:

@@ -31,11 +31,11 @@ from flows.runs.context import IssuerContext
 from flows.runs.erased import Erasures, all_erasures
 from flows.runs.errors import NotFoundError
 from flows.runs.journal import Act, enter
-from flows.runs.named_objects import EVIDENCE, is_named
+from flows.runs.named_objects import is_named
 from flows.runs.purges import purges
 from flows.runs.store import ConflictError
 from flows.steps import Step
-from schemas.database import ANSWER, JOURNAL, METADATA, REQUEST
+from schemas.database import ANSWER, JOURNAL, METADATA
 
 WHOLE = JOURNAL.name  # what the journal is called in findings
 MISSING = "is missing, and {} records are there"
@@ -111,11 +111,13 @@ class _Verification:
     def made_later(self) -> list[str]:
         """The keys of objects that no entry names, and of rows that the journal does not repeat."""
         strays = [each.key for each in self._object_findings if each.what == INSERTED]
-        lost = {ANSWER.name: REMOVED, REQUEST.name: EMPTIED}
-        for finding in self._row_findings:
-            if lost.get(finding.key.partition("/")[0]) == finding.what:
-                strays.append(finding.key)
-        return strays
+        lost = [
+            finding.key
+            for finding in self._row_findings
+            if finding.what == EMPTIED
+            or (finding.what == REMOVED and finding.key.startswith(f"{ANSWER.name}/"))
+        ]
+        return strays + lost
 
     @property
     def stored(self) -> dict[str, str]:
@@ -203,7 +205,7 @@ class _Purges:
         """Return whether an object that is gone was removed by retention or by an erasure."""
         if finding.key in self.erasures.deleted:
             return True
-        if not EVIDENCE.fullmatch(finding.key):
+        if not is_named(finding.key):
             return False
         kind = finding.key.removeprefix(f"{self._issuer}/").partition("/")[0]
         moments = [record.since for record in self._of_no_run if kind in record.objects]

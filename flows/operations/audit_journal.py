@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Table, func, select
 
-from flows.operations.stored_requests import number_of
+from flows.extensions import hooks
 from flows.runs.answers import ANSWERS, answers_stored
 from flows.runs.audited_store import FAILED, WRITTEN
 from flows.runs.identity import canonical, digest
@@ -30,13 +30,12 @@ from schemas.database import (
     LEASE,
     METADATA,
     PERSON,
-    REQUEST,
 )
 
 CHANGED = "changed"
 REMOVED = "removed"
 INSERTED = "inserted"
-EMPTIED = "has lost what it requests"
+EMPTIED = "has lost what the journal does not repeat"
 BROKEN = "does not follow the entry before it"
 FORGED = "has a proof that is not by our key"
 UNPROVED = "has no proof, after entries that have one"
@@ -316,25 +315,12 @@ def _row_findings(
             yield row.entry.finding(place, REMOVED), ""
         elif any(values[name] != value for name, value in row.values.items()):
             yield row.entry.finding(place, CHANGED), _digest(values)
-        elif table is REQUEST:
-            yield from _request_findings(row, place, values)
+        else:
+            wrong = (row_finding(table, row.values, values) for row_finding in hooks("row_finding"))
+            yield from ((row.entry.finding(place, what), _digest(values)) for what in wrong if what)
     if is_whole:
         for key in stored.keys() - rows.keys():
             yield Finding(_place(table, key), INSERTED), _digest(stored[key])
-
-
-def _request_findings(
-    row: JournaledRow, place: str, values: Values
-) -> Iterator[tuple[Finding, str]]:
-    """Yield that a request is not what its number says, or lost it by no entry.
-
-    The journal does not repeat what may name a cardholder.
-    """
-    if values["line"] is None:
-        if "line" not in row.values:
-            yield row.entry.finding(place, EMPTIED), _digest(values)
-    elif number_of(values) != values["number"]:
-        yield row.entry.finding(place, CHANGED), _digest(values)
 
 
 def _digest(values: Values) -> str:

@@ -9,14 +9,13 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from itertools import chain
 from typing import Any
 
 import polars as pl
 
-from flows.book.deliveries import forget_changes, read_changes
 from flows.book.upkeep import forget_book
-from flows.operations.personal_data import Mention, are_outcomes_of, is_in_placements
+from flows.extensions import hooks
+from flows.operations.personal_data import are_outcomes_of, is_in_placements
 from flows.reports.across import reconcile_runs
 from flows.reports.lists import write_unsent
 from flows.reports.rebuild import rebuild_lasting
@@ -24,14 +23,7 @@ from flows.runs.adapters import Adapters
 from flows.runs.answers import erase_answers
 from flows.runs.context import IssuerContext
 from flows.runs.decisions import LEDGER, count_decisions, decide, decisions_by_subject
-from flows.runs.delivered import (
-    FILES,
-    DeliveryId,
-    delivered_links_key,
-    delivery_folder,
-    next_links_key,
-)
-from flows.runs.erased import People
+from flows.runs.erased import Mention, People
 from flows.runs.frames import from_parquet, write_parquet
 from flows.runs.identity import digest
 from flows.runs.journal import Act, enter
@@ -39,7 +31,7 @@ from flows.runs.keys import reconciliation
 from flows.runs.persons import forget_persons
 from flows.runs.placements import mark_check, placements_key, read_placements
 from flows.runs.single_links import remove_singles, with_ids
-from flows.runs.store import Cleaner, read, read_if_stored, write_once
+from flows.runs.store import Cleaner, read, write_once
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from schemas.manifest import LedgerPart
@@ -59,7 +51,7 @@ def erase_mentions(
     signed: Mapping[str, Any],
     since: datetime,
 ) -> None:
-    """Take these cardholders out of everything but deliveries: runs, single links, the book.
+    """Take these cardholders out of all but what others have to confirm first.
 
     `since`: when that began, perhaps by a process that died.
     """
@@ -71,13 +63,12 @@ def erase_mentions(
         stored = StoredRun.by_id(context.adapters, run)
         _erase_in_run(context, cleaner, stored, people, sorted(numbers), signed)
     _erase_singles(context, [key.partition("/")[2] for key in _keys_in("single", named)])
-    for key in _keys_in("acknowledgements", named):
-        cleaner.delete(key)
+    for erase_others in hooks("erase"):
+        erase_others(context, cleaner, named)
     for key in _keys_in("placements", named):
         if is_in_placements(context.issuer.issuer, key):
             _erase_in_report(context, people, key)
-    requests = _keys_in("requests", named)
-    forget_persons(context.adapters, context.issuer.issuer, people, requests)
+    forget_persons(context.adapters, context.issuer.issuer, people)
     for run in sorted({*rows, *_rewritten_since(context, since)}):
         _report(context, StoredRun.by_id(context.adapters, run))
     _derive_anew(context, cleaner)
@@ -239,43 +230,3 @@ def _derive_anew(context: IssuerContext, cleaner: Cleaner) -> None:
         cleaner.delete(entry.key)
     if across:
         reconcile_runs(context)
-
-
-# Deliveries
-# --------------------------------------------------------------------------------------------------
-
-
-def delivered_objects(context: IssuerContext, delivered: Iterable[DeliveryId]) -> list[str]:
-    """Return the keys of the files of these deliveries that name links: they go."""
-    store = context.adapters.store
-    issuer = context.issuer.issuer
-    folders = [delivery_folder(issuer, each.number, each.receiver) for each in delivered]
-    entries = chain.from_iterable(map(store.keys, folders))
-    return [entry.key for entry in entries if FILES.search(entry.key)]
-
-
-def erase_in_deliveries(
-    context: IssuerContext, cleaner: Cleaner, people: People, delivered: Sequence[DeliveryId]
-) -> None:
-    """Take cardholders out of deliveries that are confirmed or superseded.
-
-    Their rows go first, by which nobody is found any more than by the files. The changes for others
-    are written anew; the files go, since the receiver has them.
-    """
-    store = context.adapters.store
-    issuer = context.issuer.issuer
-    with context.adapters.database.snapshot() as connection:
-        cuids = read_changes(connection, issuer)["cuid"]
-    erased = set(cuids.filter(people.named_by(cuids)))
-    forget_changes(context.adapters, issuer, dict.fromkeys(delivered, erased))
-    for delivery in delivered:
-        old = delivered_objects(context, [delivery])
-        key = delivered_links_key(store, issuer, delivery)
-        content = read_if_stored(store, key) if key else None
-        if key and content is not None:
-            changes = from_parquet(content)
-            now = next_links_key(key)
-            store.create(now, parquet(changes.filter(~people.named_by(changes["cuid"]))))
-            old = [each for each in old if each != now]
-        for each in old:
-            cleaner.delete(each)

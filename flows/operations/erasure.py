@@ -1,9 +1,9 @@
 """Forget cardholders: nothing is sent for them again, and what names them is removed.
 
 The act is a decision: from then on every run leaves their rows
-out. What names them is then written anew without them or deleted (`erasing.py`), their links are
-withdrawn by the next delivery, and once that is confirmed the next purge takes them out of the
-deliveries, too. What has to stay until its own end is named (`schemas.personal_data`).
+out. What names them is then written anew without them or deleted (`erasing.py`). Who was handed
+their links is told not to use them, and once that is confirmed the next purge takes them out of
+what was handed over, too. What has to stay until its own end is named (`schemas.personal_data`).
 
 Who has a row that was sent and not answered cannot be erased yet: the answer would name somebody
 whom nobody knows. A single link without an answer gets none, once its request has ended.
@@ -20,17 +20,18 @@ from flows.book.attempts import SINGLE
 from flows.book.book import Book, read_book
 from flows.book.people import counted_cards
 from flows.errors import OperatorError, TryAgainError
-from flows.operations.delivery import owes_withdrawal
-from flows.operations.erasing import delivered_objects, erase_in_deliveries, erase_mentions
-from flows.operations.personal_data import Mention, is_under_way, mentions
+from flows.extensions import hooks
+from flows.operations.erasing import erase_mentions
+from flows.operations.personal_data import is_under_way, mentions
 from flows.runs.adapters import Adapters
 from flows.runs.business_date import local_day
 from flows.runs.cards import CONTENT_FINGERPRINTS
 from flows.runs.context import IssuerContext
-from flows.runs.delivered import DeliveryId, delivery_of
 from flows.runs.erased import (
     ErasedPeople,
+    Mention,
     NamedPeople,
+    People,
     content_of,
     erased_people,
     erasures,
@@ -46,7 +47,7 @@ from flows.runs.stored_run import StoredRun
 from flows.steps import CUID, WHY, Sentence, Slot, Step
 from schemas.breaks import LOST, RESULT_SHORT
 from schemas.ledger import AWAITING
-from schemas.personal_data import PLACES
+from schemas.personal_data import place_of
 from schemas.reasons import ERASED
 from schemas.records import Erasure
 
@@ -135,8 +136,8 @@ VERSIONS = Kept(
 class ErasurePlan(NamedTuple):
     """Whom an erasure is about, what of them it removes, and what has to stay.
 
-    `removed`: objects by place (PLACES). `cardholders` and `cards`: of the book. `links`: whether
-    the receiving side may use one, which the next delivery withdraws.
+    `removed`: objects by place (PLACES). `cardholders` and `cards`: of the book. `links`: the
+    step that withdraws those that somebody may still use, None where nobody does.
     """
 
     people: NamedPeople
@@ -145,7 +146,7 @@ class ErasurePlan(NamedTuple):
     cards: int
     removed: dict[str, int]
     kept: tuple[Kept, ...]
-    links: bool
+    links: Step | None
 
 
 def plan_erasure(context: IssuerContext, whom: Whom, *, hides: bool | None = None) -> ErasurePlan:
@@ -170,9 +171,9 @@ def plan_erasure(context: IssuerContext, whom: Whom, *, hides: bool | None = Non
         mentions=named,
         cardholders=known["holder"].n_unique(),
         cards=known.height,
-        removed=dict(Counter(each.place for each in named if PLACES[each.place].erased)),
+        removed=dict(Counter(each.place for each in named if place_of(each.place).erased)),
         kept=(*_kept(named), *([VERSIONS] if hides else [])),
-        links=owes_withdrawal(context, people),
+        links=withdrawal_step(context, people),
     )
 
 
@@ -223,14 +224,20 @@ def _ended(context: IssuerContext, begun: Sequence[Erasure]) -> ErasurePlan:
     """Return what an erasure was about that another process began, about nobody where none did."""
     people = erased_people(context.adapters, context.issuer.issuer)
     nobody = NamedPeople(frozenset())
-    links = owes_withdrawal(context, people)
+    links = withdrawal_step(context, people)
     first = begun[0] if begun else None
     counts = (first.people, first.cards) if first else (0, 0)
     return ErasurePlan(nobody, (), *counts, {}, (), links)
 
 
+def withdrawal_step(context: IssuerContext, people: People) -> Step | None:
+    """Return the step that withdraws the links of these cardholders from those who may use one."""
+    steps = (step(context, people) for step in hooks("withdrawal_step"))
+    return next(filter(None, steps), None)
+
+
 def finish_erasures(context: IssuerContext, cleaner: Cleaner) -> bool:
-    """Go on with erasures, and end them where no receiver has a link any more.
+    """Go on with erasures, and end them where nobody has a link any more.
 
     Return whether there is nothing left to do.
     """
@@ -242,14 +249,16 @@ def finish_erasures(context: IssuerContext, cleaner: Cleaner) -> bool:
     signed = context.adapters.signed(FINISHING)
     if is_interrupted(open_acts):  # a process died
         _remove(context, cleaner, people, open_acts[0].at)
-    if owes_withdrawal(context, people):
+    if withdrawal_step(context, people) is not None:
         return False
-    named = [each for each in mentions(context, people) if each.place == "deliveries"]
-    delivered = _deliveries(named)
-    objects = tuple(delivered_objects(context, delivered))
-    if objects:
-        record_erasure(context.adapters, issuer, Erasure(**signed, what="removed", deleted=objects))
-    erase_in_deliveries(context, cleaner, people, delivered)
+
+    def note(objects: Sequence[str]) -> None:
+        removed = Erasure(**signed, what="removed", deleted=tuple(objects))
+        record_erasure(context.adapters, issuer, removed)
+
+    for erase_confirmed in hooks("erase_confirmed"):
+        named = [each for each in mentions(context, people) if _waits(each)]
+        erase_confirmed(context, cleaner, people, named, note)
     record_erasure(context.adapters, issuer, Erasure(**signed, what="finished"))
     return True
 
@@ -257,11 +266,11 @@ def finish_erasures(context: IssuerContext, cleaner: Cleaner) -> bool:
 def _remove(
     context: IssuerContext, cleaner: Cleaner, people: ErasedPeople, since: datetime
 ) -> None:
-    """Do what a process that died has not done of an erasure, but for deliveries."""
+    """Do what a process that died has not done of an erasure, but for what others confirm."""
     issuer = context.issuer.issuer
     signed = context.adapters.signed(RESUMING)
     named = list(mentions(context, people))
-    left = [each for each in named if each.place != "deliveries" and PLACES[each.place].erased]
+    left = [each for each in named if not _waits(each) and place_of(each.place).erased]
     erase_mentions(context, cleaner, people, left, signed, since)
     record_erasure(context.adapters, issuer, Erasure(**signed, what="removed"))
 
@@ -327,18 +336,17 @@ def _refuse_under_way(named: Iterable[Mention], now: datetime) -> None:
             raise UnderWayError(key=mention.key)
 
 
-def _deliveries(named: Iterable[Mention]) -> list[DeliveryId]:
-    """Return the deliveries that name somebody."""
-    delivered = [delivery_of(mention.key) for mention in named]
-    return sorted({id_ for id_ in delivered if id_ is not None})
+def _waits(mention: Mention) -> bool:
+    """Return whether others have to confirm something before it can go."""
+    return place_of(mention.place).waits
 
 
 def _kept(named: Iterable[Mention]) -> Iterable[Kept]:
     """Yield what stays, each object once."""
     seen = set[str]()
     for each in named:
-        place = PLACES[each.place]
-        stays = not place.erased or each.place == "deliveries"
+        place = place_of(each.place)
+        stays = not place.erased or place.waits
         if not stays or each.key in seen:
             continue
         seen.add(each.key)

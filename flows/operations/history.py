@@ -71,7 +71,6 @@ def _plan_facts(run: StoredRun) -> dict[str, Any]:
         "bytes": plan.source.size,
         "as_of": str(plan.as_of),
         "settings": plan.settings_sha256,
-        "settings in force": plan.settings_in_force,
         "sealed to": list(plan.recipients),
         "release": plan.release,
     }

@@ -19,7 +19,6 @@ from flows.reports.summary import FIGURES
 from flows.runs.business_date import local_day
 from flows.runs.chunks import OPEN, OutboxChunk
 from flows.runs.context import IssuerContext
-from flows.runs.delivered import all_deliveries
 from flows.runs.documents import read_facts
 from flows.runs.events import ANSWERED
 from flows.runs.identity import canonical
@@ -369,12 +368,6 @@ def sealed_chunks(reading: Reading) -> Values:
 def taken_results(reading: Reading) -> Values:
     """Return how many result files were taken in, a file of several runs once for each."""
     return {"": sum(run.results for run in reading.committed)}
-
-
-def deliveries_written(reading: Reading) -> Values:
-    """Return how many deliveries of links were written."""
-    context = reading.context
-    return {"": len(all_deliveries(context.adapters, context.issuer.issuer))}
 
 
 def alerts_opened(reading: Reading) -> Values:

@@ -79,7 +79,6 @@ COUNTERS = (
     Gauge("reasons", "Rows with a reason, by who acts.", "action", readings.reasons, "counter"),
     Gauge("sealed_chunks", "Chunks sealed and committed.", "", readings.sealed_chunks, "counter"),
     Gauge("taken_results", "Result files taken in.", "", readings.taken_results, "counter"),
-    Gauge("deliveries", "Deliveries of links.", "", readings.deliveries_written, "counter"),
     Gauge("opened_alerts", "Alerts opened by kind.", "kind", readings.alerts_opened, "counter"),
 )
 HISTOGRAMS = (

@@ -4,51 +4,33 @@ It reads every ledger of the issuer, and looks nothing up in what is derived fro
 report, lists), so what it finds is what an erasure has to remove, and an export has to show.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import chain
-from typing import Any, NamedTuple
 
 import polars as pl
 
-from flows.book.deliveries import read_changes
-from flows.operations.stored_requests import stored_requests
+from flows.extensions import hooks
 from flows.runs.adapters import Adapters
 from flows.runs.answers import run_answers
 from flows.runs.context import IssuerContext
 from flows.runs.decisions import CARDS, LINKS, decisions
-from flows.runs.delivered import all_deliveries, delivered_links_key, delivery_folder, delivery_of
-from flows.runs.erased import NamedPeople, People, rows_of
+from flows.runs.erased import Mention, NamedPeople, People, rows_of
 from flows.runs.frames import from_parquet
-from flows.runs.keys import acknowledgements, deliveries, placements, results
+from flows.runs.keys import placements, results
 from flows.runs.persons import by_holder, holders_of
 from flows.runs.placements import placements_key, read_placements
 from flows.runs.single_links import SingleLink, prompted_singles
-from flows.runs.store import Store, read, read_if_stored
+from flows.runs.store import Store, read
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently
-from flows.runs.told import TOLD_ROWS, runs_by_folder
 from flows.runs.transactions import kept_reports
 from schemas.ledger import SUBMITTED
 from schemas.manifest import LedgerPart
 from schemas.records import GivingUp, KeptLink, LinkKept, NamedCard
 
 _IDENTITY = ["row", "cuid", "name_check", "address_check"]
-Facts = Mapping[str, Any]
-
-
-class Mention(NamedTuple):
-    """An object that names some of the cardholders: its place (PLACES), key, and what it has.
-
-    `run`: whose it is, "" for none; `rows`: the rows of the run that are meant.
-    """
-
-    place: str
-    key: str
-    facts: Sequence[Facts]
-    run: str = ""
-    rows: tuple[int, ...] = ()
 
 
 def mentions(context: IssuerContext, people: People) -> Iterator[Mention]:
@@ -59,16 +41,14 @@ def mentions(context: IssuerContext, people: People) -> Iterator[Mention]:
     yield from in_runs
     store = context.adapters.store
     issuer = context.issuer.issuer
-    yield from _in_acknowledgements(
-        context.adapters, issuer, {each.run for each in in_runs if each.rows}
-    )
+    runs = {each.run for each in in_runs if each.rows}
+    for mentioned in hooks("mentions"):
+        yield from mentioned(context, people, runs)
     singles = [
         single for single in prompted_singles(context.adapters, issuer) if _is_of(single, people)
     ]
     yield from map(_single, singles)
-    yield from _in_deliveries(context, people)
     yield from _in_reports(store, issuer, people)
-    yield from _requests(context.adapters, issuer, people)
     if isinstance(people, NamedPeople):
         yield from _decisions(context.adapters, issuer, people.cuids)
 
@@ -164,49 +144,6 @@ def _single(single: SingleLink) -> Mention:
     return Mention("single", single.place, [facts], single.run or "")
 
 
-def _in_acknowledgements(
-    adapters: Adapters, issuer: str, runs: Collection[str]
-) -> Iterator[Mention]:
-    """Yield the files that told the issuer of these runs; those without a row, of a database that
-    was lost, may be of any run.
-    """
-    if not runs:
-        return
-    run_of = runs_by_folder(adapters, issuer)
-    for entry in adapters.store.keys(acknowledgements(issuer)):
-        file = TOLD_ROWS.search(entry.key)
-        if file is None:
-            continue
-        run = run_of.get(file["folder"])
-        if run is None or run in runs:  # "": it names no rows
-            yield Mention("acknowledgements", entry.key, (), run or "")
-
-
-def _in_deliveries(context: IssuerContext, people: People) -> Iterator[Mention]:
-    """Yield the deliveries with links of these cardholders: as they were handed out, or their rows
-    alone, where a process died before it wrote them.
-    """
-    store = context.adapters.store
-    issuer = context.issuer.issuer
-    with context.adapters.database.snapshot() as connection:
-        changes = read_changes(connection, issuer)
-    rows = changes.filter(people.named_by(changes["cuid"])).drop("link")
-    stored = [delivery_of(entry.key) for entry in store.keys(deliveries(issuer))]
-    named_by_store = {delivery for delivery in stored if delivery is not None}
-    for delivery in sorted(named_by_store.union(all_deliveries(context.adapters, issuer))):
-        whose = {"receiver": delivery.receiver, "delivery": delivery.number}
-        key = delivered_links_key(store, issuer, delivery)
-        content = read_if_stored(store, key) if key else None
-        if content is not None:
-            links = from_parquet(content)
-            named = links.filter(people.named_by(links["cuid"]))
-        else:
-            named = rows.filter(**whose)
-        if not named.is_empty():
-            place = key or delivery_folder(issuer, delivery.number, delivery.receiver)
-            yield Mention("deliveries", place, [{**whose, **row} for row in named.to_dicts()])
-
-
 def _in_reports(store: Store, issuer: str, people: People) -> Iterator[Mention]:
     """Yield what is kept of the partner's transaction reports."""
     for key in kept_reports(store, issuer):
@@ -234,28 +171,6 @@ def _decisions(adapters: Adapters, issuer: str, cuids: frozenset[str]) -> Iterat
             shown = {name: facts[name] for name in ("at", "by", "reason", "what")}
             where = f"database: decision of {record.at.isoformat()}"
             yield Mention("decisions", where, [{**shown, "cards": own}])
-
-
-def _requests(adapters: Adapters, issuer: str, people: People) -> Iterator[Mention]:
-    """Yield the requests for a second person that name cardholders."""
-    for stored in stored_requests(adapters, issuer):
-        request = stored.request
-        words = _words_in([request.parameters, request.would])
-        if people.named_by(pl.Series(list(words), dtype=pl.String)).any():
-            facts = {"line": request.line, "at": request.at.isoformat(), "by": request.by}
-            yield Mention("requests", stored.number, [facts])
-
-
-def _words_in(value: Any) -> set[str]:
-    """Return all texts in a document."""
-    match value:
-        case str():
-            return {value}
-        case dict():
-            return set(chain.from_iterable(map(_words_in, value.values())))
-        case list() | tuple():
-            return set(chain.from_iterable(map(_words_in, value)))
-    return set()
 
 
 def is_in_placements(issuer: str, key: str) -> bool:

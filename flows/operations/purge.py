@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 from sqlalchemy import or_
 
-from flows.book.deliveries import forget_changes
 from flows.book.known_runs import ClosedRun
 from flows.book.removals import Ledger, removals
 from flows.book.stored_book import known_runs
+from flows.extensions import hooks
 from flows.operations.erasure import finish_erasures
 from flows.operations.remediation import CommittedError, abandon
 from flows.operations.retention import (
@@ -38,14 +38,11 @@ from flows.runs.answers import purge_answers
 from flows.runs.business_date import local_day
 from flows.runs.claim import OLD, ClaimedError
 from flows.runs.context import IssuerContext
-from flows.runs.delivered import FILES, delivered_links_key, delivery_of
 from flows.runs.errors import AbandonedError
 from flows.runs.journal import Act, enter
 from flows.runs.keys import (
     DROPPED,
     RunId,
-    acknowledgements,
-    deliveries,
     runs,
 )
 from flows.runs.purges import add_purge, purges
@@ -56,7 +53,6 @@ from flows.runs.store import Cleaner, ConflictError, Entry, StoreDeniedError
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently
-from flows.runs.told import TOLD_ROWS
 from schemas.database import PURGE, SINGLE_LINK
 from schemas.records import PARTS, Abandoned, Part, Purged
 
@@ -161,7 +157,8 @@ def purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
             continue
         if not unit.resumed:
             _record_purge(context, unit)
-        _forget_deliveries(context, unit)
+        for forget in hooks("before_purge"):
+            forget(context, {entry.key for entry in unit.entries})
         if unit.record.part == "ledger" and unit.record.run:
             purge_answers(context.adapters, context.issuer.issuer, unit.record.run)
         concurrently(lambda entry: cleaner.delete(entry.key), unit.entries)
@@ -169,18 +166,6 @@ def purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
     concurrently(cleaner.discard, plan.leftovers)
     finish_erasures(context, cleaner)
     return plan._replace(lots=tuple(deleted))
-
-
-def _forget_deliveries(context: IssuerContext, unit: PurgeUnit) -> None:
-    """Delete the rows of the deliveries whose links are all in a unit: their files go next."""
-    keys = {entry.key for entry in unit.entries}
-    gone = [
-        delivery
-        for delivery in sorted({*filter(None, map(delivery_of, keys))})
-        if delivered_links_key(context.adapters.store, context.issuer.issuer, delivery) in keys
-    ]
-    if gone:
-        forget_changes(context.adapters, context.issuer.issuer, dict.fromkeys(gone))
 
 
 def _counted(context: IssuerContext, units: Sequence[PurgeUnit]) -> tuple[PurgeUnit, ...]:
@@ -238,20 +223,20 @@ def _leftovers(context: IssuerContext, cleaner: Cleaner) -> list[Entry]:
 def _links_of_no_run(context: IssuerContext) -> Iterator[PurgeUnit]:
     """Yield the links that belong to no run and are older than a ledger may be.
 
-    They are the single links requested from no run, the delivered links, and the rows that the
-    issuer was told of.
+    They are the single links requested from no run, and what extensions have.
     """
     now = context.adapters.now()
     term = term_of("ledger", context.issuer.retention)
     until = now - term.length
     singles = _single_links(context, until)
     shared = {"run": "", "part": "ledger", "at": now, "by": redact(context.adapters.actor)}
-    for kind, times, entries in (
-        ("single", list(singles.values()), ()),
-        ("deliveries", None, _delivered_links(context, until)),
-        ("acknowledgements", None, _told_rows(context, until)),
-    ):
-        moments = [entry.modified for entry in entries] if times is None else times
+    objects: dict[str, Sequence[Entry]] = {}
+    for purgeable in hooks("purgeable"):
+        objects |= purgeable(context, until)
+    of_objects = [
+        (kind, [entry.modified for entry in entries], entries) for kind, entries in objects.items()
+    ]
+    for kind, moments, entries in (("single", list(singles.values()), ()), *of_objects):
         if not moments:
             continue
         record = Purged(
@@ -275,23 +260,6 @@ def _single_links(context: IssuerContext, until: datetime) -> dict[str, datetime
     cannot_be_opened = or_(column.expires_on.is_(None), column.expires_on < today)
     singles = prompted_singles(context.adapters, context.issuer.issuer, is_old, cannot_be_opened)
     return {single.id: single.answered.at for single in singles if single.answered}
-
-
-def _delivered_links(context: IssuerContext, until: datetime) -> list[Entry]:
-    return [
-        entry
-        for entry in context.adapters.store.keys(deliveries(context.issuer.issuer))
-        if FILES.search(entry.key) and entry.modified <= until
-    ]
-
-
-def _told_rows(context: IssuerContext, until: datetime) -> list[Entry]:
-    """Return the files of old acknowledgements that name rows; the records stay."""
-    return [
-        entry
-        for entry in context.adapters.store.keys(acknowledgements(context.issuer.issuer))
-        if TOLD_ROWS.search(entry.key) and entry.modified <= until
-    ]
 
 
 class _Candidate:

@@ -8,7 +8,6 @@ others is worked out by whoever reads it next.
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
-from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -27,17 +26,15 @@ from sqlalchemy import (
     update,
 )
 
-from flows.book.deliveries import deliveries_with_changes, write_changes
 from flows.book.upkeep import forget_book
 from flows.errors import BalanceError
+from flows.extensions import hooks
 from flows.operations.audit import made_later
 from flows.operations.audit_journal import StoredEntry, entry_findings
 from flows.runs import keys
 from flows.runs.adapters import Adapters
 from flows.runs.context import IssuerContext
 from flows.runs.decisions import CARDS, LINKS, decisions
-from flows.runs.delivered import all_deliveries, read_delivered_links
-from flows.runs.frames import from_parquet
 from flows.runs.journal import content_of, entries
 from flows.runs.persons import holders_of
 from flows.runs.stored_journal import (
@@ -97,7 +94,8 @@ def recover(context: IssuerContext, reason: str) -> Recovered:
     forget_book(adapters, issuer)
     if missing:
         adapters.database.act(issuer, lambda connection: _apply(connection, issuer, missing))
-    _read_deliveries(adapters, issuer)
+    for recovered in hooks("recovered"):
+        recovered(adapters, issuer)
     known = [*own, *missing]
     later = made_later(adapters, issuer)
     named = {entry.run for entry in entries(adapters, issuer) if entry.run}
@@ -123,20 +121,6 @@ def recover(context: IssuerContext, reason: str) -> Recovered:
         unknown_persons=_unknown_persons(adapters, issuer),
         unknown_links=_unknown_links(adapters, issuer),
     )
-
-
-def _read_deliveries(adapters: Adapters, issuer: str) -> None:
-    """Write which links were delivered, of deliveries of which only the store has that."""
-    with adapters.database.snapshot() as connection:
-        known = deliveries_with_changes(connection, issuer)
-    for delivery in all_deliveries(adapters, issuer):
-        if delivery in known:
-            continue
-        content = read_delivered_links(adapters.store, issuer, delivery)
-        if content is not None:
-            write = partial(write_changes, issuer=issuer, delivery=delivery)
-            changes = from_parquet(content)
-            adapters.database.act(issuer, partial(write, changes=changes))
 
 
 def _runs_in_store(adapters: Adapters, issuer: str) -> list[str]:

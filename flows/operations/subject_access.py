@@ -15,13 +15,13 @@ from flows.errors import CardlinkError
 from flows.extracts.mapping import map_rows, plan_mapping, stop
 from flows.extracts.opening import open_extract
 from flows.extracts.rows import open_rows
-from flows.operations.personal_data import Mention, mentions
+from flows.operations.personal_data import mentions
 from flows.redaction import redacted
 from flows.resend.selected_run import reopen_source
 from flows.runs.context import IssuerContext
-from flows.runs.erased import NamedPeople
+from flows.runs.erased import Mention, NamedPeople
 from flows.runs.stored_run import StoredRun
-from schemas.personal_data import PLACES
+from schemas.personal_data import places
 from schemas.portal import CVV, CVV_HASH, PAN, columns
 
 SECRET = (PAN, CVV, CVV_HASH)
@@ -53,7 +53,7 @@ def disclosures(context: IssuerContext, cuid: str) -> list[Disclosure]:
     by_place["extracts"] += _extracts(context, named)
     return [
         Disclosure(name, place.holds, place.why, place.until, tuple(_once(by_place[name])))
-        for name, place in PLACES.items()
+        for name, place in places().items()
         if by_place[name]
     ]
 

@@ -1,5 +1,4 @@
-"""What waits beside the committed runs: extracts held back, requests for a second person,
-runs begun, a purge that was stopped.
+"""What waits beside the committed runs: extracts held back, runs begun, a purge that was stopped.
 
 Put here what the worklist has of things that no committed run knows of; `flows.reports.worklist`
 has the rest.
@@ -11,7 +10,6 @@ from typing import NamedTuple
 
 from flows.book.known_runs import KnownPlan
 from flows.operations.retention import objects_by_part
-from flows.operations.stored_requests import StoredRequest, stopped, unexpired_requests
 from flows.reports import work_kinds as kinds
 from flows.reports.survey import Beside
 from flows.reports.work import Work
@@ -21,7 +19,6 @@ from flows.runs.context import IssuerContext
 from flows.runs.keys import RunId, RunKeys, extracts
 from flows.runs.purges import last_purge
 from flows.runs.stored_run import StoredRun
-from flows.steps import YOUR_NAME
 from flows.submissions.begun import BegunRun, open_begun_runs
 from flows.submissions.extract_states import State, extract_states, has_new_versions
 from flows.submissions.plan import submit_step
@@ -44,7 +41,6 @@ def undecided(context: IssuerContext, plans: Sequence[KnownPlan]) -> list[Work]:
     """
     return [
         *_extracts(context, plans),
-        *_requests(context),
         *_begun(context, plans),
         *_purge(context),
     ]
@@ -93,41 +89,6 @@ def _begun_run(context: IssuerContext, begun: BegunRun, *, is_stored: bool) -> W
         run=begun.plan.run,
         rows=plan.selection.rows if plan.selection else 0,
         step=step,
-    )
-
-
-def _requests(context: IssuerContext) -> Iterator[Work]:
-    """Yield the requests that another person can carry out, and those whose command may have been
-    stopped.
-    """
-    issuer = context.issuer.issuer
-    requests = unexpired_requests(context)
-    yield from (_open_request(issuer, request) for request in requests if request.is_open)
-    for request in stopped(requests):
-        note = f"{request.second} began to carry it out for {request.request.actor}."
-        yield _request(issuer, request, kinds.STOPPED_REQUESTS)._replace(note=note)
-
-
-def _open_request(issuer: str, request: StoredRequest) -> Work:
-    maker = request.request
-    reason = f" ({maker.reason})" if maker.reason else ""
-    return _request(issuer, request, kinds.REQUESTS)._replace(
-        step=request.step.adding(approve=request.number, actor=YOUR_NAME),
-        note=(
-            f"{maker.actor} requested it{reason}; a different person runs the line, or "
-            f"lets it expire at {maker.until:%Y-%m-%d %H:%M} UTC."
-        ),
-    )
-
-
-def _request(issuer: str, request: StoredRequest, kind: str) -> Work:
-    return Work(
-        due=request.request.until,
-        kind=kind,
-        issuer=issuer,
-        since=request.since,
-        fields=(("name", request.number),),
-        step=request.step,
     )
 
 

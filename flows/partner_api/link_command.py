@@ -61,7 +61,7 @@ class OneWayError(OperatorError):
 @entry(
     "link",
     form="it shows one person's secret link, and fields are typed at a terminal",
-    second={"override": "override", "link": ""},
+    acts={"override": "override", "link": ""},
 )
 def link(
     context: Context,

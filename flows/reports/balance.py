@@ -4,7 +4,7 @@ Closing a break does not hide the difference: the line shows it and that it was 
 row reopens it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import polars as pl
@@ -35,29 +35,22 @@ def balance(
     still: int,
     closed: int = 0,
     counted_in: str = "trailer",
-    acknowledged: int | None = None,
+    others: Iterable[Line] = (),
 ) -> list[Line]:
     """Return the equations of a run (README.md, "The balance").
 
     `still` breaks are open, operators `closed` others. Each difference in the results has a break,
     so where none is open all are closed: shown, but in balance. `counted_in`: the record that
     states the number of rows.
-    `acknowledged`: rows of the extract that its issuer was told of last, None where it was not.
+    `others`: the equations of extensions.
     """
     closed_breaks = 0 if still else closed
     return [
         *_sent_lines(manifest, counted_in),
         *_answer_lines(manifest.counts.submitted, chunks, closed_breaks),
-        *_told_lines(manifest.counts.read, acknowledged),
+        *others,
         Line("open breaks = 0", still, 0, closed_breaks),
     ]
-
-
-def _told_lines(read: int, acknowledged: int | None) -> list[Line]:
-    """Return the equation of what the issuer was told, where it was."""
-    if acknowledged is None:
-        return []
-    return [Line("rows acknowledged = rows read", acknowledged, read)]
 
 
 def _sent_lines(manifest: Manifest, counted_in: str) -> list[Line]:

@@ -4,10 +4,12 @@ import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Any, NamedTuple
 
 import polars as pl
 
+from flows.extensions import hooks
 from flows.installed import installed_build
 from flows.reports import lists
 from flows.reports.business_result import with_attempts
@@ -29,7 +31,6 @@ from flows.runs.run_status import reported_status
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently, prefetch
-from flows.runs.told import rows_told
 from schemas.breaks import Break
 from schemas.ledger import AWAITING
 from schemas.tables import Awaiting, Questions, Refusals
@@ -130,10 +131,8 @@ def _summary(context: IssuerContext, run: StoredRun, total: Tally, now: datetime
     manifest = run.committed()
     closed = sorted(total.closed, key=lambda pair: pair[0])
     issuer = context.issuer
-    acknowledged = None
-    if issuer.acknowledgement is not None:
-        acknowledged = rows_told(context.adapters, issuer.issuer, run.id)
-    summary = summarise(manifest, total, issuer, run.outbox, now, _versions(), closed, acknowledged)
+    lines = list(chain.from_iterable(lines(context, run) for lines in hooks("balance_lines")))
+    summary = summarise(manifest, total, issuer, run.outbox, now, _versions(), closed, lines)
     within = issuer.portal.link_within_hours
     summary["hours"] = run_hours(run, total.arrivals, within)
     funnel = context.funnel(run, local_day(now, context.issuer.time_zone))

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from flows.reports.ages import by_expiry
-from flows.reports.balance import balance, verdict
+from flows.reports.balance import Line, balance, verdict
 from flows.reports.bank_words import BankWords, Cause
 from flows.reports.business_result import business_result
 from flows.reports.open_items import ReportTerms, open_items, waiting_chunks
@@ -51,12 +51,12 @@ def summarise(
     now: datetime,
     versions: dict[str, str],
     closed: Sequence[tuple[Break, Closing]] = (),
-    acknowledged: int | None = None,
+    lines: Sequence[Line] = (),
 ) -> dict[str, Any]:
     """Return the summary of a reconciled run: counts, codes, digests and names only.
 
-    `closed`: the breaks an operator closed, each with the record of it. `acknowledged`: as of
-    `balance`.
+    `closed`: the breaks an operator closed, each with the record of it. `lines`: equations of
+    extensions.
     """
     counts = manifest.counts
     committed = min((item.clock for item in items), default=now)
@@ -66,7 +66,7 @@ def summarise(
     cancelled = sum(chunk.awaiting for chunk in waiting if chunk.is_cancelled)
     still_open = sum(not run_break.notice for run_break in total.breaks)
     counted_in = issuer.source.counted_in
-    lines = balance(manifest, total.chunks, still_open, len(closed), counted_in, acknowledged)
+    lines = balance(manifest, total.chunks, still_open, len(closed), counted_in, lines)
     states = {name: int(total.chunks[name].sum()) for name in ("linked", "error", "awaiting")}
     rows_by_match = dict(total.how.iter_rows())
     decided = rows_by_match.get(DECISION, 0)
@@ -76,7 +76,6 @@ def summarise(
         "as_of": manifest.as_of.isoformat(),
         "source": manifest.source.model_dump(exclude={"files"}),
         "settings_sha256": manifest.settings_sha256,
-        "settings_in_force": manifest.settings_in_force,
         "recipients": list(manifest.recipients),
         "issuer": issuer.issuer,
         "seen": now.isoformat(timespec="seconds"),

@@ -782,28 +782,6 @@ PURGING = _kind(
         several=True,
     )
 )
-REQUESTS = _kind(
-    Kind(
-        "requests for a second person",
-        OPERATOR,
-        "Requested, and nobody has carried it out",
-        Step("worklist", Slot("issuer")),  # each request has its own line instead
-        noun="request",
-        of_one_run=True,
-    )
-)
-STOPPED_REQUESTS = _kind(
-    Kind(
-        "requests used up",
-        OPERATOR,
-        "A second person began to carry them out, and the command has not finished",
-        Step("worklist", Slot("issuer")),  # each request has its own line instead
-        "It is under way, or was stopped. Run the line again to request what is left to do.",
-        noun="request",
-        of_one_run=True,
-    )
-)
-
 _OPENING = {  # what to do first about a break; without an entry: read the report
     RESULT_SHORT: _INGEST,
     breaks.DAMAGED_FILE: _INGEST,

@@ -5,8 +5,8 @@ A dry run is given one whose writes stay in memory.
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from datetime import date, datetime
-from typing import Any, NamedTuple, Protocol
+from datetime import date
+from typing import Any, NamedTuple
 
 from flows.database.rehearsed import Rehearsed
 from flows.errors import BugError
@@ -16,31 +16,13 @@ from flows.runs.overlay import Overlay
 from flows.runs.sealing import Opener, Sealer
 from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
-from schemas.handover import HandedOver
 from schemas.issuer import Issuer
 
 
 @contextmanager
-def _no_sealer(_: HandedOver) -> Iterator[Sealer]:
+def _no_sealer(*_: str) -> Iterator[Sealer]:
     raise BugError(place="sealing", kind="no key of whom it is for")
     yield
-
-
-class Answer(NamedTuple):
-    """What came of an event: whether it was taken, else why not, and from when it may be repeated
-    where the receiver says so.
-    """
-
-    is_taken: bool
-    problem: str = ""
-    not_before: datetime | None = None
-
-
-class Announcer(Protocol):
-    """Tells a receiver of links that files are there."""
-
-    def announce(self, event_id: str, body: bytes) -> Answer:
-        """Post an event; the same id stands for the same event."""
 
 
 class IssuerContext(NamedTuple):
@@ -61,14 +43,10 @@ class IssuerContext(NamedTuple):
     service_check: Callable[[Any], Iterable[str]] = lambda _: ()
     # digest of the key that `opener` has, '' without one
     opener_key: Callable[[], str] = lambda: ""
-    # seals what is handed to others to their own key
-    sealer_to: Callable[[HandedOver], AbstractContextManager[Sealer]] = _no_sealer
-    # where they take it, None where it stays in the store
-    place_of: Callable[[HandedOver], Store | None] = lambda _: None
-    # who tells a receiver of links, by its name; None where it is told of nothing
-    announcer_of: Callable[[str], Announcer | None] = lambda _: None
-    # digest of the settings in force, as runs and requests name them; "" where nobody asked
-    settings_in_force: str = ""
+    # seals to a key of others, given its file beside the TOML and its fingerprint
+    sealer_to: Callable[[str, str], AbstractContextManager[Sealer]] = _no_sealer
+    # opens a place of others, as a `root` is written; None where nothing is written there
+    place_of: Callable[[str], Store | None] = lambda _: None
     forms_url: str = ""  # where a browser finds the forms; "" where nobody says
 
 
@@ -83,5 +61,4 @@ def overlaid(context: IssuerContext) -> IssuerContext:
             database=Rehearsed(adapters.database),
         ),
         place_of=lambda _: None,
-        announcer_of=lambda _: None,
     )

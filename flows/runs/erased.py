@@ -13,9 +13,9 @@ Whoever reads the key beside them can test a cuid that they know from elsewhere,
 
 import hmac
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import polars as pl
 
@@ -36,6 +36,19 @@ class People(Protocol):
 
     def described_by(self, contents: pl.Series) -> pl.Series:
         """Return which contents (`content_of`) are those of their rows."""
+
+
+class Mention(NamedTuple):
+    """An object that names some of the cardholders: its place (PLACES), key, and what it has.
+
+    `run`: whose it is, "" for none; `rows`: the rows of the run that are meant.
+    """
+
+    place: str
+    key: str
+    facts: Sequence[Mapping[str, Any]]
+    run: str = ""
+    rows: tuple[int, ...] = ()
 
 
 class NamedPeople(NamedTuple):

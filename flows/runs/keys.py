@@ -8,8 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime
+from itertools import chain
 from typing import Final, NamedTuple
 
+from flows.extensions import hooks
 from flows.runs.errors import UnknownRunError
 from flows.runs.store import KeyRefusedError
 
@@ -27,7 +29,7 @@ FOLDER_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 # ever change.
 DROPPED = re.compile(
     r"[^/]+/(extracts|results|corrections|transactions)/"
-    r"|[^/]+/(deliveries|acknowledgements)/[^/]+/received$"
+    r"|[^/]+/[^/]+/(.+/)?received$"  # a receipt, beside what was handed over
 )
 LASTING = re.compile(r"[^/]+/journal/")
 # as all of ours are, so that most keys are judged by one pattern
@@ -81,9 +83,6 @@ results = _prefix("results")  # the operator drops result files here
 corrections = _prefix("corrections")  # corrected extracts and filled-in templates are dropped here
 transactions = _prefix("transactions")  # the partner's transaction reports are dropped here
 runs = _prefix("runs")  # a folder for each run
-deliveries = _prefix("deliveries")  # a folder for each delivery of links
-# a folder for each time that the issuer was told of an extract
-acknowledgements = _prefix("acknowledgements")
 # what was read of extracts that have no plan, so that they are read once
 identified = _prefix("identified")
 # derived: the funnel over an issuer's runs, and the transaction reports read for it
@@ -96,13 +95,16 @@ metrics = _prefix("metrics")  # derived: the metrics of an issuer, and the beat 
 journal = _prefix("journal")  # segments of the journal, by incarnation
 # what a purge or an erasure deletes or writes over is below these: in a bucket that keeps versions,
 # lifecycle rules remove what it was (deploy/s3-lifecycle.json)
-CLEANED: Final = (
-    runs,
-    deliveries,
-    acknowledgements,
-    placements,
-    reconciliation,
-)
+CLEANED: Final = (runs, placements, reconciliation)
+
+
+def cleaned(issuer: str) -> list[str]:
+    """Return the prefixes of an issuer that retention and erasures clean, extensions' too."""
+    of_extensions = chain.from_iterable(folders() for folders in hooks("folders"))
+    return [
+        *(prefix(issuer) for prefix in CLEANED),
+        *(f"{issuer}/{folder}/" for folder in of_extensions),
+    ]
 
 
 def period(issuer: str, start: date | None, end: date | None) -> str:

@@ -51,6 +51,19 @@ class Notice(NamedTuple):
     text: str
 
 
+class Event(NamedTuple):
+    """What an automation may wait for: its name, of what it is, and which of that in order.
+
+    `labels`: what else its resource has; nothing of it is about a person.
+    """
+
+    name: str
+    resource: str
+    number: int
+    labels: Mapping[str, str]
+    payload: Mapping[str, Any]
+
+
 class Channel(Protocol):
     """A way to people: a mail server, a chat, a pager, a webhook."""
 

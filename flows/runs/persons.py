@@ -15,7 +15,7 @@ from flows.runs.adapters import Adapters
 from flows.runs.cards import CONTENT_FINGERPRINTS
 from flows.runs.erased import People
 from flows.runs.journal import Act, enter
-from schemas.database import PERSON, REQUEST
+from schemas.database import PERSON
 from schemas.records import KeptLink, NamedCard
 
 C = TypeVar("C", NamedCard, KeptLink)
@@ -53,12 +53,8 @@ def by_holder(cards: Iterable[C], holders: Mapping[str, str]) -> list[C]:
     return [card._replace(holder=holders[card.holder]) for card in cards if card.holder in holders]
 
 
-def forget_persons(
-    adapters: Adapters, issuer: str, people: People, requests: Iterable[str] = ()
-) -> None:
-    """Remove who the persons are that are some of these cardholders, and what was requested of a
-    second person by requests, by number, that name them.
-    """
+def forget_persons(adapters: Adapters, issuer: str, people: People) -> None:
+    """Remove who the persons are that are some of these cardholders."""
     holders = holders_of(adapters, issuer)
     known_by = pl.Series("holder", list(holders.values()), pl.String)
     contents = known_by.str.extract(_OF_CONTENT).str.strip_chars_end(" ")
@@ -68,7 +64,5 @@ def forget_persons(
     def work(act: Act) -> None:
         for person in meant:
             act.delete(PERSON, {"person": person})
-        for number in requests:
-            act.update(REQUEST, {"number": number}, line=None, parameters=None, would=None)
 
     enter(adapters, issuer, "persons forgotten", work)

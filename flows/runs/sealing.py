@@ -121,13 +121,6 @@ class SecretKeyUnreadableError(OperatorError):
     next_step = "Give the file exported with `gpg --export-secret-keys`, whole and unchanged."
 
 
-class SignatureRefusedError(OperatorError):
-    """A person's own key made no signature."""
-
-    message = "The key of CARDLINK_PERSON_KEY_FILE does not sign: wrong passphrase, or it cannot."
-    next_step = "Correct CARDLINK_PERSON_PASSPHRASE_FILE, or name a key that signs."
-
-
 class KeyNotPinnedError(OperatorError):
     """No key file holds a pinned key; another one may be there, or the pin is that of a subkey."""
 

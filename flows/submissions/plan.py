@@ -124,7 +124,6 @@ def _new_plan(
         reason=choice.reason,
         selection=inputs.selection,
         known=inputs.known,
-        settings_in_force=context.settings_in_force,
         release=__version__,
     )
 

@@ -11,7 +11,7 @@ import polars as pl
 
 from flows.book.book import Book, book_of, book_of_holders
 from flows.book.departures import FOLLOWED, extract_of, movement, naming_of
-from flows.book.served import served_cards
+from flows.book.stages import served_cards
 from flows.runs.business_date import local_day
 from flows.runs.cards import CARD_WITHOUT_TWIN, is_among
 from flows.runs.context import IssuerContext

@@ -14,8 +14,8 @@ import pytest
 
 from flows.book import stored_book, upkeep
 from flows.book.book import read_book
-from flows.operations.delivered_so_far import confirm
-from flows.operations.delivery import deliver
+from flows.extensions.deliveries.delivery import deliver
+from flows.extensions.deliveries.receivers import confirm
 from flows.operations.metrics import write_metrics
 from flows.operations.questions import open_questions
 from flows.reports import link_forms

@@ -15,8 +15,9 @@ import pytest
 from flows.book.book import read_book
 from flows.book.given_up import given_up_cards
 from flows.book.people import balance
-from flows.operations.delivered_so_far import confirm
-from flows.operations.delivery import deliver
+from flows.extensions.deliveries.delivered import delivery_folder
+from flows.extensions.deliveries.delivery import deliver
+from flows.extensions.deliveries.receivers import confirm
 from flows.operations.giving_up import Decided, NoCardsNamedError, Which, give_up
 from flows.reports.cardholder_trace import CardGivenError
 from flows.reports.survey import survey
@@ -25,7 +26,6 @@ from flows.resend.renewal import renewals
 from flows.resend.resubmission import Request, StandingRowsError, plan_resubmit
 from flows.resend.selection import GIVEN_UP, RowSelection
 from flows.runs.decisions import CARDS, decide
-from flows.runs.delivered import delivery_folder
 from flows.runs.errors import NoSuchRowError, NotFoundError
 from flows.runs.journal import Act, enter
 from flows.runs.persons import by_person

@@ -11,13 +11,21 @@ import pytest
 
 from flows.book.attempts import ATTEMPT
 from flows.book.book import read_book
-from flows.book.deliveries import DELIVERED_LINK, delivered_links
 from flows.book.fold import fold
 from flows.book.people import balance
-from flows.book.stages import FOLLOWED, NO_STAGES, REPORTED_END, STAGES, known_links, with_stages
+from flows.book.stages import (
+    DELIVERED_LINK,
+    FOLLOWED,
+    NO_STAGES,
+    REPORTED_END,
+    STAGES,
+    known_links,
+    with_stages,
+)
 from flows.book.stages import coverage as stages_coverage
 from flows.book.standing import standing
-from flows.operations.delivery import deliver
+from flows.extensions.deliveries.delivered import delivered_links
+from flows.extensions.deliveries.delivery import deliver
 from flows.partner_api.follow_links import follow_links
 from flows.reports.survey import survey
 from flows.resend.ending_links import ending_links

@@ -20,7 +20,7 @@ from flows.book.stored_book import ReadRun, forget_rows, of_turn, read_attempts,
 from flows.book.upkeep import BookOfRuns, forget_book
 from flows.database.connection import Database
 from flows.database.within import Within
-from flows.operations.delivery import deliver
+from flows.extensions.deliveries.delivery import deliver
 from flows.partner_api.follow_links import follow_links
 from flows.runs.context import overlaid
 from flows.runs.events import record_event

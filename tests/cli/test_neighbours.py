@@ -12,7 +12,6 @@ import polars as pl
 import pytest
 
 from flows.commands import (
-    delivery,
     link_forms,
     outbox,
     overview,
@@ -25,9 +24,10 @@ from flows.commands import (
     worklist,
 )
 from flows.commands.result import BY_WEIGHT, MOST, Result, Table, worst
+from flows.extensions.deliveries import commands as delivery
+from flows.extensions.deliveries.delivery import Delivered
+from flows.extensions.deliveries.reaching import Outcome
 from flows.extensions.init import asking
-from flows.operations.delivery import Delivered
-from flows.operations.delivery_handover import Outcome
 from flows.operations.purge import PurgePlan
 from flows.reports import advice, cardholder_status, work
 from flows.reports.cardholder import Attempt

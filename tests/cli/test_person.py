@@ -62,7 +62,7 @@ def test_a_person_is_forgotten_by_two_and_the_trace_says_so(tmp_path: Path) -> N
     asked = erase(Context(tmp_path, actor="anna"), run, row=person["row"], reason="request 4711")
     approve = asked.facts["request"]
     done = erase(
-        Context(tmp_path, actor="bert", approve=approve),
+        Context(tmp_path, actor="bert", options={"approve": approve}),
         run,
         row=person["row"],
         reason="request 4711",
@@ -119,7 +119,7 @@ def test_the_security_page_has_every_place_with_personal_data() -> None:
     missing = [name for name in PLACES if f"`{name}/" not in page]
 
     # these are named otherwise, or are no folders
-    assert ["outcomes", "single", "decisions", "requests", "unfinished"] == missing
+    assert ["outcomes", "single", "decisions", "unfinished"] == missing
     assert "decisions in the database" in page
     assert "requests in the database" in page
     assert "answers in the database" in page

@@ -23,7 +23,7 @@ from flows.book.people import counted_cards, people
 from flows.book.standing import LEFT, NOT_SENT, PLACED, REFUSED, SERVED, TO_UPLOAD
 from flows.database import migrate
 from flows.database.connection import Database
-from flows.operations.delivery import deliver
+from flows.extensions.deliveries.delivery import deliver
 from flows.reports.across import reconcile_runs
 from flows.resend.resubmission import Request
 from flows.resend.resubmission_run import resubmit

@@ -11,7 +11,7 @@ from io import BytesIO
 
 import polars as pl
 
-from flows.runs.keys import deliveries
+from flows.extensions.deliveries.delivered import deliveries
 from flows.runs.sealing import Opener
 from tests.lives.bank import Bank
 from tests.lives.clerk import Operator

@@ -163,8 +163,8 @@ def test_what_mutmut_makes_of_a_file_is_small_faults_of_its_functions() -> None:
         (FILE, "return max(", "return min("),
         ("flows/book/fold.py", 'waiting=place.filter(conditions["waiting"]).last(),', ".first(),"),
         ("flows/resend/selected_runs.py", "reverse=True", "reverse=False"),
-        ("flows/operations/link_changes.py", 'keep="last"', 'keep="first"'),
-        ("flows/operations/four_eyes.py", "last = stored.history[-1]", "last = stored.history[0]"),
+        ("flows/extensions/deliveries/changes.py", 'keep="last"', 'keep="first"'),
+        ("flows/extensions/governance/before_act.py", "rehearsals[-1]", "rehearsals[0]"),
     ],
 )
 def test_faults_of_limits_and_of_precedence_are_made(file: str, was: str, becomes: str) -> None:

@@ -18,9 +18,13 @@ from flows.adapters.local import LocalStore
 from flows.book import upkeep
 from flows.book.book import read_book
 from flows.book.people import balance
+from flows.extensions.deliveries.delivery import deliver
+from flows.extensions.deliveries.receivers import confirm
+from flows.extensions.governance.in_force import compared
+from flows.extensions.governance.requests import unexpired
+from flows.extensions.governance.tables import REQUEST
+from flows.extensions.governance.two_persons import Command, request
 from flows.operations.audit import verify
-from flows.operations.delivered_so_far import confirm
-from flows.operations.delivery import deliver
 from flows.operations.erasure import (
     NoSuchLinkError,
     OfRows,
@@ -31,23 +35,23 @@ from flows.operations.erasure import (
     erasure_of,
     plan_erasure,
 )
-from flows.operations.four_eyes import Command, request
 from flows.operations.purge import purge
-from flows.operations.stored_requests import open_requests
 from flows.partner_api.linking import link_typed
 from flows.partner_api.service import AnswerLostError, LinkRequestError
 from flows.reports.across import reconcile_runs
 from flows.runs.decisions import ERASURE
 from flows.runs.erased import unfinished_erasures
-from flows.runs.keys import CLEANED
+from flows.runs.keys import cleaned
 from flows.runs.single_links import prompted_singles
-from schemas.database import DECISION, JOURNAL, METADATA, REQUEST
+from flows.steps import Step
+from schemas.database import DECISION, JOURNAL, METADATA
 from schemas.portal import CITY, CUID
 from tests.builders import portal_rows, quick
 from tests.night import BANK, DAY, NOON, Bench, local_bench, made_once, portal_csv
 from tests.partner_api.linker import SERVICE, TYPED, URL, Linker
 from tests.test_dry_runs import answered, facts_of
 
+WITHDRAW = Step("deliver", "bank")  # what withdraws a link
 BY = "anna via worker:1"
 GONE = "C-0003-forgotten"
 OTHERS = [f"C-{number:04d}-stays" for number in range(1, 13)]
@@ -140,7 +144,7 @@ def test_a_forgotten_cardholder_is_gone_once_the_withdrawal_is_confirmed(tmp_pat
     confirm(bench.context, 2, "received")
     purge(bench.context, cleaner(first))
 
-    assert (1, True) == (done.cardholders, done.links)
+    assert (1, WITHDRAW) == (done.cardholders, done.links)
     assert list(DELIVERED) == at_once
     assert second.record is not None
     assert (0, 1) == (second.record.new, second.record.withdrawn)
@@ -149,7 +153,7 @@ def test_a_forgotten_cardholder_is_gone_once_the_withdrawal_is_confirmed(tmp_pat
     assert (True, []) == (is_open, unfinished_erasures(bench.adapters, BANK))
     assert [] == naming(bench.snapshot(), GONE, link)
     folders = {f"{BANK}/{key.split('/')[1]}/" for key in named_before}
-    assert set() == folders - {prefix(BANK) for prefix in CLEANED}
+    assert set() == folders - {*cleaned(BANK)}
     assert set() == findings(bench)
     book = read_book(bench.context.adapters, BANK)
     assert before == balance(book.cards(DAY), book.opening).named
@@ -322,7 +326,7 @@ def test_an_erasure_that_is_killed_is_ended_by_the_same_command(tmp_path: Path, 
     bench = trailed(first)
     done = erase(bench.context, cleaner(first), OfRows(run, [row]), WHY)
 
-    assert (1, 1, True) == (done.cardholders, done.cards, done.links)
+    assert (1, 1, WITHDRAW) == (done.cardholders, done.cards, done.links)
     assert done == plan_erasure(bench.context, OfRows(run, [row]))  # so says its dry run, too
     assert [] == [key for key in naming(bench.snapshot(), GONE) if not key.startswith(WITHDRAWING)]
     assert set() == findings(bench)
@@ -404,7 +408,7 @@ def test_who_is_known_from_a_typed_in_link_alone_is_forgotten_and_gets_no_other(
         link_typed(bench.context, Linker(), {**TYPED, CUID: GONE})
     later = bench.submit(bench.drop_bytes(extract("C-1"))).manifest
 
-    assert (1, 1, {"single": 1, "deliveries": 1}, True) == (
+    assert (1, 1, {"single": 1, "deliveries": 1}, WITHDRAW) == (
         done.cardholders,
         done.cards,
         done.removed,
@@ -461,8 +465,10 @@ def test_a_single_link_that_an_issuer_does_not_have_is_said_to_be_missing(tmp_pa
 def requested(bench: Bench, cuid: str) -> str:
     """Request something that names a cardholder; return the number of the request."""
     line = f"cardlink mend give-up bank --cuid {cuid}"
-    command = Command("give-up", line, {"cuids": [cuid]}, (), {}, "anna", WHY)
-    return request(bench.context, command)[0]
+    command = Command(
+        "give-up", line, {"cuids": [cuid]}, (), {}, "anna", WHY, compared(bench.context)
+    )
+    return request(bench.context, command).number
 
 
 def requests_naming(bench: Bench, cuid: str) -> list[str]:
@@ -494,7 +500,7 @@ def test_of_a_request_that_names_a_forgotten_cardholder_is_left_that_there_was_o
     assert ([] if is_recorded else [gone]) == requests_naming(bench, GONE)
     assert [other] == requests_naming(bench, OTHERS[0])
     waiting = {other} if is_recorded else {gone, other}
-    assert waiting == {each.number for each in open_requests(bench.context)}
+    assert waiting == {each.number for each in unexpired(bench.context)}
     with bench.database.snapshot() as connection:
         assert GONE not in str(connection.execute(select(JOURNAL)).all())
     assert set() == findings(bench)

@@ -13,31 +13,23 @@ import polars as pl
 import pytest
 
 from flows.book.standing import NAMES
-from flows.operations import (
-    acknowledged_rows,
-    acknowledgement,
-    alerts,
-    audit_contents,
-)
+from flows.extensions.deliveries import acknowledged_rows, acknowledgement
+from flows.extensions.deliveries.acknowledgement import acknowledgements_to
+from flows.extensions.deliveries.due import Due, _of_dismissed
+from flows.extensions.deliveries.formats import REFUSED, Acknowledgement
+from flows.extensions.deliveries.handover import DONE, make, note
+from flows.operations import alerts, audit_contents
 from flows.operations.audit import _Purges
-from flows.operations.due_acknowledgements import Due, _of_dismissed
 from flows.operations.extract_alerts import _came_by, _is_due
 from flows.runs.chunks import OutboxChunk
-from flows.runs.handovers import DONE, make, note
 from flows.runs.journal import enter
 from flows.runs.keys import keys_of
 from flows.runs.purges import add_purge
 from flows.runs.run_status import Refusal
 from flows.runs.store import Entry
-from flows.runs.told import acknowledgements_to
 from flows.submissions.extract_states import ExtractState
-from schemas.acknowledgement import REFUSED
 from schemas.manifest import ManifestChunk
-from schemas.records import (
-    Acknowledgement,
-    Dismissal,
-    Purged,
-)
+from schemas.records import Dismissal, Purged
 from tests.memory import MemoryStore
 from tests.memory_bench import memory_bench
 from tests.night import BANK, DAY, NOON, edges

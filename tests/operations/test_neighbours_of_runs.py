@@ -12,38 +12,33 @@ from typing import Any, cast
 import polars as pl
 import pytest
 
+from flows.extensions.deliveries import reaching as delivery_handover
+from flows.extensions.deliveries.delivered import HandoverTrouble, delivery_folder, line_of
+from flows.extensions.deliveries.due import _last_event
+from flows.extensions.deliveries.formats import Delivery
+from flows.extensions.deliveries.handover import DONE, Handed, make, note
+from flows.extensions.deliveries.reaching import FIRST_WAIT, LONGEST_WAIT
+from flows.extensions.deliveries.receivers import confirm
+from flows.extensions.deliveries.webhook import Answer
 from flows.operations import (
     break_decisions,
-    delivery_handover,
     erasing,
     giving_up,
     manual_attribution,
     reread,
     reseal,
     retention,
-    settings_in_force,
-    shown_facts,
     summaries,
 )
-from flows.operations.delivered_so_far import confirm
-from flows.operations.delivery_handover import FIRST_WAIT, LONGEST_WAIT
-from flows.operations.due_acknowledgements import _last_event
 from flows.operations.giving_up import Which, _of_reasons
 from flows.reports.reconciled import Findings
 from flows.runs.chunks import OutboxChunk
-from flows.runs.context import Answer
-from flows.runs.delivered import HandoverTrouble, delivery_folder, line_of
 from flows.runs.events import ANSWERED
-from flows.runs.handovers import DONE, Handed, make, note
 from flows.runs.journal import enter
 from flows.runs.store import Entry
 from flows.runs.stored_run import StoredRun
 from schemas.manifest import LedgerPart, ManifestChunk
-from schemas.records import (
-    Attribution,
-    Delivery,
-    RewrittenPart,
-)
+from schemas.records import Attribution, RewrittenPart
 from tests.memory import MemoryStore
 from tests.memory_bench import MemoryBench, memory_bench
 from tests.night import BANK, DAY, NOON
@@ -146,16 +141,6 @@ def test_the_last_summary_is_that_of_the_highest_number() -> None:
         store.create(f"bank/summaries/{number:06d}.json", b"{}")
 
     assert 10 == summaries._last_number(store, BANK)
-
-
-@pytest.mark.parametrize("more", [0, 1])
-def test_changes_are_said_in_so_many_words_and_how_many_more_there_are(more: int) -> None:
-    facts = {f"n{number:02d}": 1 for number in range(shown_facts.MOST + more)}
-    changed = [cast(Any, f"n{number}") for number in range(settings_in_force.MOST + more)]
-
-    said = [shown_facts.departures({}, facts), settings_in_force.in_words(changed)]
-
-    assert [bool(more)] * 2 == ["more" in text for text in said]
 
 
 # Sealing again

@@ -4,23 +4,29 @@ provable.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from flows.book.deliveries import read_changes, write_changes
+from flows.extensions.deliveries.changes import CHANGED
+from flows.extensions.deliveries.delivered import (
+    DeliveryId,
+    all_deliveries,
+    line_of,
+    read_changes,
+    write_changes,
+)
+from flows.extensions.deliveries.formats import Delivery
+from flows.extensions.deliveries.handover import make
+from flows.extensions.deliveries.personal import purgeable
 from flows.operations.alert_history import watch
 from flows.operations.history import history
-from flows.operations.link_changes import CHANGED
 from flows.operations.metrics import write_metrics
 from flows.operations.purge import (
-    _delivered_links,
     _links_of_no_run,
-    _told_rows,
     plan_purge,
     purge,
 )
@@ -31,19 +37,15 @@ from flows.reports.cardholder_trace import trace
 from flows.reports.rebuild import rebuild
 from flows.reports.verdicts import CLEAR
 from flows.runs.business_date import local_day
-from flows.runs.context import IssuerContext
-from flows.runs.delivered import DeliveryId, all_deliveries, line_of
 from flows.runs.errors import AbandonedError, LedgerPurgedError
-from flows.runs.handovers import make
 from flows.runs.journal import Act, enter
 from flows.runs.keys import keys_of
 from flows.runs.outbox import move, outboxes
 from flows.runs.purges import purges
 from flows.runs.single_links import prompted_singles
-from flows.runs.store import Entry
 from flows.submissions.prior_state import survey_cards
 from flows.submissions.submit import Submitted
-from schemas.records import Delivery, SingleAnswered, SingleAsked
+from schemas.records import SingleAnswered, SingleAsked
 from schemas.tables import parquet
 from tests.builders import quick
 from tests.memory import DROPPED
@@ -297,22 +299,22 @@ def test_delivered_links_go_with_the_ledgers_term_and_the_deliveries_stay(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("listed", "keys"),
+    ("kind", "key"),
     [
-        (_delivered_links, ["bank/deliveries/000001/links.csv"]),
-        (_told_rows, ["bank/acknowledgements/000001-01234567/rows.csv"]),
+        ("deliveries", "bank/deliveries/000001/links.csv"),
+        ("acknowledgements", "bank/acknowledgements/000001-01234567/rows.csv"),
     ],
 )
 def test_links_of_no_run_go_from_the_moment_on_to_which_their_term_runs(
-    listed: Callable[[IssuerContext, datetime], list[Entry]], keys: list[str]
+    kind: str, key: str
 ) -> None:
     bench = memory_bench()
-    for key in keys:
-        bench.store.create(key, b"{}")
+    bench.store.create(key, b"{}")
+    moments = [DROPPED + timedelta(microseconds=late) for late in (-1, 0, 1)]
 
-    due = [listed(bench.context, DROPPED + timedelta(microseconds=late)) for late in (-1, 0, 1)]
+    due = [purgeable(bench.context, moment)[kind] for moment in moments]
 
-    assert [[], keys, keys] == [[entry.key for entry in entries] for entries in due]
+    assert [[], [key], [key]] == [[entry.key for entry in entries] for entries in due]
 
 
 def test_a_purge_of_links_of_no_run_says_until_when_it_took_them() -> None:

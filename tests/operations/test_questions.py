@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from flows.extensions.governance.tables import REQUEST
 from flows.operations.giving_up import Which, give_up
 from flows.operations.questions import open_questions
 from flows.runs.events import ASKED
 from flows.runs.outbox import move
-from schemas.database import REQUEST
 from schemas.ledger import AWAITING, ERROR, LINKED
 from tests.cli.test_mend import bank_in, cardlink, told
 from tests.night import NOON, Bench, local_bench, made_once, runs_in, uncommit

@@ -16,14 +16,15 @@ from click.testing import CliRunner, Result
 from flows import wiring
 from flows.adapters.local import LocalStore
 from flows.book.book import read_book
-from flows.book.deliveries import read_changes
 from flows.cli.main import main
 from flows.database.connection import Database
+from flows.extensions.deliveries.delivered import read_changes
+from flows.extensions.deliveries.delivery import deliver
+from flows.extensions.governance.in_force import compared
+from flows.extensions.governance.requests import unexpired
+from flows.extensions.governance.two_persons import ApprovalError, Command, carrying_out, request
 from flows.operations.audit import verify
-from flows.operations.delivery import deliver
-from flows.operations.four_eyes import ApprovalError, Command, carrying_out, request
 from flows.operations.recovery import SegmentsError, recover
-from flows.operations.stored_requests import open_requests
 from flows.partner_api.link_plan import LOST, NO_ANSWER, RowName, RowOutcome, plan_links
 from flows.runs.adapters import Adapters
 from flows.runs.decisions import CARDS, decide
@@ -246,15 +247,16 @@ def test_a_request_is_not_carried_out_on_a_database_that_was_made_again_without_
 ) -> None:
     bench = Bench(LocalStore(tmp_path), issuer(), database=Database(tmp_path / "own.db"))
     line = "cardlink person erase bank --single holder-1"
-    command = Command("erase", line, {"name": "holder-1"}, (), {}, "anna", "agreed")
-    number, _ = request(bench.context, command)
+    settings = compared(bench.context)
+    command = Command("erase", line, {"name": "holder-1"}, (), {}, "anna", "agreed", settings)
+    number = request(bench.context, command).number
     flush_journal(bench.adapters, BANK)
     empty = replace(bench, database=Database(tmp_path / "new.db"))
 
     recover(empty.context, "lost")
 
     assert () == verify(empty.adapters, BANK).findings
-    assert [] == open_requests(empty.context)
+    assert [] == unexpired(empty.context)
     with (
         pytest.raises(ApprovalError, match="there is no such request"),
         carrying_out(empty.context, number, command._replace(actor="bert")),

@@ -10,13 +10,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from flows.extensions.deliveries.delivery import deliver
+from flows.extensions.deliveries.receivers import confirm
 from flows.operations.audit import verify
 from flows.operations.audit_contents import OTHER_ANSWERS
 from flows.operations.audit_journal import CHANGED, INSERTED, REMOVED
 from flows.operations.audit_links import OTHER_LINKS
 from flows.operations.break_decisions import close_break
-from flows.operations.delivered_so_far import confirm
-from flows.operations.delivery import deliver
 from schemas.breaks import CONFLICTING_RESULT, LINK
 from tests.night import BANK, Bench, local_bench
 from tests.operations.lived import Lived

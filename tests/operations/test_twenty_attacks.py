@@ -35,14 +35,14 @@ class Attack(NamedTuple):
 
 
 COVERS = "operations/test_trail_covers.py"
-SETTINGS = "cli/test_settings_in_force.py"
-TWO = "cli/test_two_persons.py"
-ACTS = "cli/test_acts_of_two.py"
-SIGNED = "cli/test_signed_persons.py"
+SETTINGS = "extensions/governance/test_settings_in_force.py"
+TWO = "extensions/governance/test_two_persons.py"
+ACTS = "extensions/governance/test_acts_of_two.py"
+SIGNED = "extensions/governance/test_signed_persons.py"
 WITNESS = "operations/test_checkpoints.py"
 PROOF = "operations/test_trail_proof.py"
 AUDIT = "operations/test_audit.py"
-FOUR_EYES = "operations/test_four_eyes.py"
+FOUR_EYES = "extensions/governance/test_requests.py"
 OWN = "operations/test_twenty_attacks.py"
 ATTACKS = (
     # who can write to store and database

@@ -20,18 +20,18 @@ from flows.adapters.local import LocalStore
 from flows.adapters.plain_sealer import PlainSealer
 from flows.errors import CardlinkError
 from flows.extensions.arrivals.beat import Beat, write_beat
+from flows.extensions.deliveries.acknowledgement import acknowledge
+from flows.extensions.deliveries.delivery import deliver
+from flows.extensions.deliveries.reaching import hand_over
+from flows.extensions.deliveries.settings import receivers_in
 from flows.extensions.simulator.extract import write_sample
-from flows.operations.acknowledgement import acknowledge
 from flows.operations.alert_history import open_alerts, record_notified, watch
 from flows.operations.alert_kinds import KINDS
 from flows.operations.alerts import Failure, current_alerts
 from flows.operations.break_decisions import close_break
-from flows.operations.delivery import deliver
-from flows.operations.delivery_handover import hand_over
 from flows.operations.metrics import write_metrics
 from flows.operations.remediation import dismiss
 from flows.reports.rebuild import rebuild
-from flows.runs.context import Answer
 from flows.runs.documents import read_facts
 from flows.runs.keys import keys_of
 from flows.runs.notices import Sending
@@ -263,25 +263,22 @@ def silent(folder: Path) -> Shown:
     yield bench
 
 
-class Lost:
-    """A webhook that nobody answers at."""
-
-    def announce(self, event_id: str, body: bytes) -> Answer:
-        return Answer(is_taken=False, problem=f"no answer to {event_id}, {len(body)} bytes")
-
-
 def not_taken(folder: Path) -> Shown:
-    bench = local_bench(folder, deliveries={"one": {}})
+    bench = local_bench(folder, deliveries={"one": {"webhook": "http://127.0.0.1:9/"}})
     bench.submit(bench.drop(5))
     bench.answer()
     bench.ingest()
     deliver(bench.context, "one")
-    lost = bench.context._replace(announcer_of=lambda _: Lost())
-    hand_over(lost, "one", at_once=True)
+    hand_over(bench.context, "one", at_once=True)
     later = replace(bench, now=lambda: NOON + timedelta(hours=1))
     yield later
-    hand_over(later.context, "one", at_once=True)
-    yield later
+    without = {
+        name: table.model_copy(update={"webhook": None})
+        for name, table in receivers_in(later.issuer).items()
+    }
+    reached = replace(later, issuer=later.issuer.model_copy(update={"deliveries": without}))
+    hand_over(reached.context, "one", at_once=True)
+    yield reached
 
 
 STORIES: dict[str, Callable[[Path], Shown]] = {

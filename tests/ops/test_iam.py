@@ -24,9 +24,11 @@ from botocore.exceptions import ClientError
 
 from flows.adapters.s3 import S3Store
 from flows.extensions.arrivals.looks import IssuerWatch
+from flows.extensions.deliveries.acknowledgement import acknowledgements
+from flows.extensions.deliveries.delivered import deliveries
+from flows.extensions.deliveries.delivery import deliver
+from flows.extensions.deliveries.receivers import confirm
 from flows.operations.alert_history import watch
-from flows.operations.delivered_so_far import confirm
-from flows.operations.delivery import deliver
 from flows.operations.erasure import OfRows, erase
 from flows.operations.metrics import write_metrics
 from flows.operations.purge import purge
@@ -40,9 +42,7 @@ from flows.resend.resubmission_run import resubmit
 from flows.resend.selection import RowSelection
 from flows.runs.keys import (
     ALL_ISSUERS,
-    acknowledgements,
     corrections,
-    deliveries,
     extracts,
     journal,
     keys_of,

@@ -192,7 +192,6 @@ def test_the_facts_are_those_of_the_run_as_of_the_day_at_the_issuer(
         "summarise": Noted({"rows": {"read": 1}, "open": {"result": result}}),
         "run_hours": Noted({"median": 1}),
         "attempts_after": Noted(attempts),
-        "rows_told": Noted(5),
     }
     for function, stand_in in noted.items():
         monkeypatch.setattr(rebuild, function, stand_in)
@@ -214,13 +213,12 @@ def test_the_facts_are_those_of_the_run_as_of_the_day_at_the_issuer(
     in_order = [pairs[1], pairs[0], pairs[2]]
     manifest = run.committed()
     assert noted["summarise"].calls == [
-        (manifest, total, bench.issuer, run.outbox, NOON, versions, in_order, None)
+        (manifest, total, bench.issuer, run.outbox, NOON, versions, in_order, [])
     ]
     within = bench.issuer.portal.link_within_hours
     assert [(run, total.arrivals, within)] == noted["run_hours"].calls
     assert [(run, {"read": 1})] == noted["attempts_after"].calls
     assert [(run, DAY + timedelta(days=1))] == funnel_of.calls
-    assert [] == noted["rows_told"].calls
 
 
 def closing(name: str) -> Closing:
@@ -239,22 +237,6 @@ def test_of_breaks_that_look_the_same_each_keeps_its_own_record(
     rebuild._summary(bench.context, run, total, NOON)
 
     assert same == summarise.calls[0][6]
-
-
-def test_where_the_issuer_wants_acknowledgements_the_rows_that_were_told_are_in_the_balance(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    bench, run = night()
-    issuer = bench.issuer.model_copy(update={"acknowledgement": object()})
-    summarise, told = Noted({"rows": {}}), Noted(5)
-    monkeypatch.setattr(rebuild, "summarise", summarise)
-    monkeypatch.setattr(rebuild, "rows_told", told)
-
-    context = bench.context._replace(issuer=issuer)
-    rebuild._summary(context, run, tally_of(run), NOON)
-
-    assert 5 == summarise.calls[0][7]
-    assert [(context.adapters, BANK, run.id)] == told.calls
 
 
 def test_page_and_workbook_are_made_of_the_facts_the_trend_and_the_chunks(

@@ -13,8 +13,8 @@ from pydantic import ValidationError
 
 from flows.book.book import read_book
 from flows.book.people import balance
-from flows.operations.delivered_so_far import confirm
-from flows.operations.delivery import deliver
+from flows.extensions.deliveries.delivery import deliver
+from flows.extensions.deliveries.receivers import confirm
 from flows.reports.survey import survey
 from flows.reports.work import Line, lines
 from flows.resend.renewal import renew

@@ -12,8 +12,8 @@ import pytest
 
 from flows.book.book import read_book
 from flows.book.people import balance
-from flows.operations.delivered_so_far import confirm
-from flows.operations.delivery import deliver
+from flows.extensions.deliveries.delivery import deliver
+from flows.extensions.deliveries.receivers import confirm
 from flows.operations.keeping_links import Decided, Which, keep_links
 from flows.reports.cardholder_status import card_statuses
 from flows.reports.survey import survey

@@ -14,19 +14,15 @@ from typing import Any, cast
 import polars as pl
 import pytest
 
-from flows.runs import (
-    erased,
-    errors,
-    single_links,
-    stored_runs,
-    told,
-)
+from flows.extensions.deliveries import acknowledgement as told
+from flows.extensions.deliveries.delivered import DeliveryId, delivered_links_key, delivery_folder
+from flows.extensions.deliveries.formats import Acknowledgement
+from flows.extensions.deliveries.handover import DONE, confirm_handed, make, note
+from flows.runs import erased, errors, single_links, stored_runs
 from flows.runs.chunks import chunks_as_sealed
 from flows.runs.closings import add_closing, closed_breaks
-from flows.runs.delivered import DeliveryId, delivered_links_key, delivery_folder
 from flows.runs.erased import is_erased, is_interrupted
 from flows.runs.events import REFUSED, record_event
-from flows.runs.handovers import DONE, confirm_handed, make, note
 from flows.runs.journal import enter
 from flows.runs.keys import LONGEST_PART, RunId, RunKeys, checked
 from flows.runs.notices import EXPIRED, LONGEST_PAUSE, PAUSE, _History
@@ -41,7 +37,7 @@ from flows.runs.threads import concurrently
 from flows.runs.trail_proof import SHORTEST, ShortKeyError, _secrets
 from schemas.ledger import LINKED
 from schemas.reasons import ERASED
-from schemas.records import Acknowledgement, Closing
+from schemas.records import Closing
 from tests.memory import MemoryStore
 from tests.memory_bench import memory_bench
 from tests.night import BANK, DAY, NOON, edges

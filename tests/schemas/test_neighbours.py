@@ -8,14 +8,13 @@ from datetime import date
 import polars as pl
 import pytest
 
+from flows.extensions.deliveries.settings import Receiver
 from schemas.cell_formats import day_number
 from schemas.code_pages import looks_ebcdic
 from schemas.conditions import not_far
 from schemas.copybook import CopybookError, read_copybook
 from schemas.eligible import Condition
 from schemas.expressions import holds_card
-from schemas.governed import LONGEST, _in_words
-from schemas.handover import Receiver
 from schemas.issuer import RuleSettings
 from schemas.portal import MONTH, YEAR
 
@@ -85,12 +84,6 @@ def test_a_card_number_of_the_fewest_digits_is_seen_where_it_is_all_of_a_text() 
     held = cells.select(holds_card(pl.col("text"), pl.col("pan").cast(pl.String))).to_series()
 
     assert [True, False] == held.to_list()
-
-
-def test_a_value_is_shortened_where_it_is_longer_than_its_limit() -> None:
-    texts = ["x" * (LONGEST + more) for more in (0, 1)]
-
-    assert [texts[0], f"{texts[0]}…"] == [_in_words([text]) for text in texts]
 
 
 def test_a_delivery_needs_three_columns_and_no_others() -> None:

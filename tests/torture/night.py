@@ -309,7 +309,6 @@ def _same(name: str, report: bytes) -> bytes:
             "source": {**facts["source"], "version": ""},
             "open": {**facts["open"], "sent": ""},
             "seen": "",
-            "settings_in_force": "",  # recorded by the command line, not by the bench
         }
         timeless["hours"] = facts["hours"]["links"]
         return canonical({**facts, **timeless})

@@ -3,3 +3,5 @@
 Put here what is handed over to others as files that they confirm. What the kernel knows of it comes
 from `hooks.py`.
 """
+
+COMMANDS = ("commands",)

@@ -4,28 +4,135 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from flows.book.book import Book
-from flows.book.served import ToDeliver, to_deliver
-from flows.extensions.deliveries.work import (
-    ERASURES,
-    HALF_TOLD,
-    NOT_HANDED_OVER,
-    NOT_RECEIVED,
-    TO_DELIVER,
-    UNCONFIRMED,
-    UNFINISHED_DELIVERY,
-    WITHDRAWALS,
-)
+from flows.extensions.deliveries.acknowledgement import first_unconfirmed, half_told
+from flows.extensions.deliveries.changes import ToDeliver, to_deliver
+from flows.extensions.deliveries.delivered import line_of, receivers_with_deliveries, trouble_of
+from flows.extensions.deliveries.formats import Delivery
+from flows.extensions.deliveries.handover import Handed, last_handed
+from flows.extensions.deliveries.settings import DEFAULT, acknowledging, receivers_in
 from flows.reports.work import Work
+from flows.reports.work_kinds import CARDHOLDERS, ISSUER, OPERATOR, Choice, Kind
 from flows.runs.adapters import Adapters
 from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
-from flows.runs.delivered import line_of, receivers_with_deliveries, trouble_of
 from flows.runs.erased import is_interrupted, unfinished_erasures
-from flows.runs.handovers import Handed, last_handed
-from flows.runs.told import first_unconfirmed, half_told
-from schemas.handover import DEFAULT
+from flows.steps import RECEIPT, WHY, Slot, Step
 from schemas.issuer import Issuer, most_of
-from schemas.records import Delivery
+
+TO_DELIVER = Kind(
+    "links to deliver",
+    OPERATOR,
+    "New, or ended, since the last delivery",
+    Step("deliver", Slot("issuer")),
+    noun="",
+    rows="link",
+    several=True,
+)
+WITHDRAWALS = Kind(
+    "withdrawals to decide",
+    ISSUER,
+    "Their cards left, and so many links are not withdrawn without a decision",
+    Step("deliver", Slot("issuer"), open="withdrawals", reason=WHY, dry_run=True),
+    (
+        "See what it would withdraw, and ask the issuer whether these cardholders left. Where "
+        "they did not, an extract that names them again keeps their links."
+    ),
+    (
+        Choice(
+            "withdraw",
+            "They left: the receivers are told not to use their links.",
+            Step("deliver", Slot("issuer"), open="withdrawals", reason=WHY),
+        ),
+    ),
+    noun="",
+    rows="link",
+    of_one_run=True,
+)
+_CONFIRM = Step("deliver", Slot("issuer"), Slot("receiver"), confirm=Slot("number"), reason=RECEIPT)
+UNCONFIRMED = Kind(
+    "links to confirm",
+    OPERATOR,
+    "Delivered, and the receiving side has not confirmed it",
+    _CONFIRM,
+    "Confirm it with the receipt of the receiving side.",
+    noun="delivery",
+    rows="link",
+    of_one_run=True,  # each receiver has a line of its own
+)
+NOT_HANDED_OVER = Kind(
+    "receivers to reach",
+    OPERATOR,
+    "Links have not come to their receiver; it is tried again by itself",
+    Step("deliver", Slot("issuer"), Slot("receiver")),
+    "Ask the receiver, or correct its table in the TOML; the first step tries now.",
+    (
+        Choice(
+            "confirm",
+            "The receiver has these links in another way.",
+            _CONFIRM,
+            widest="issuer",
+        ),
+    ),
+    noun="delivery",
+    rows="link",
+    of_one_run=True,
+)
+UNFINISHED_DELIVERY = Kind(
+    "deliveries to finish",
+    OPERATOR,
+    "Recorded, and the command ended before all of its files were written",
+    Step("deliver", Slot("issuer"), Slot("receiver")),
+    "The next delivery finishes it.",
+    noun="delivery",
+    rows="link",
+    of_one_run=True,
+)
+HALF_TOLD = Kind(
+    "acknowledgements to finish",
+    OPERATOR,
+    "Recorded, and the command ended before the issuer could take it",
+    Step("acknowledge", Slot("issuer")),
+    "The next command that tells the issuer finishes it.",
+    noun="acknowledgement",
+    of_one_run=True,
+)
+NOT_RECEIVED = Kind(
+    "acknowledgements to confirm",
+    ISSUER,
+    "Handed to the issuer, and no receipt has come",
+    Step("acknowledge", Slot("issuer")),  # which takes in a receipt that has come
+    "Ask the issuer whether it takes its acknowledgements.",
+    (
+        Choice(
+            "confirm",
+            "The issuer has the newest, and those before it.",
+            Step("acknowledge", Slot("issuer"), confirm=Slot("number"), reason=RECEIPT),
+            widest="issuer",
+        ),
+    ),
+    noun="acknowledgement",
+)
+ERASURES = Kind(
+    "forgotten cardholders",
+    OPERATOR,
+    "Forgotten, and deliveries still name them: the withdrawal of their links is not confirmed",
+    Step("deliver", Slot("issuer")),
+    "Once the receiving side has confirmed the withdrawal, the next purge ends it.",
+    (Choice("end it", "Confirmed: deliveries name them no more.", Step("purge", Slot("issuer"))),),
+    noun="erasure",
+    rows=CARDHOLDERS,
+    of_one_run=True,
+)
+KINDS = (
+    TO_DELIVER,
+    WITHDRAWALS,
+    UNCONFIRMED,
+    NOT_HANDED_OVER,
+    UNFINISHED_DELIVERY,
+    HALF_TOLD,
+    NOT_RECEIVED,
+    ERASURES,
+)
 
 
 def matters(context: IssuerContext, book: Book, now: datetime) -> Iterator[Work]:
@@ -36,7 +143,7 @@ def matters(context: IssuerContext, book: Book, now: datetime) -> Iterator[Work]
     yield from _half_told(adapters, issuer)
     yield from _late_receipts(adapters, issuer, now)
     yield from _forgotten(adapters, issuer.issuer)
-    if issuer.deliveries or receivers_with_deliveries(adapters, issuer.issuer):
+    if receivers_in(issuer) or receivers_with_deliveries(adapters, issuer.issuer):
         yield from links_to_deliver(issuer, _to_deliver(context, book, now), now)
 
 
@@ -108,7 +215,7 @@ def _delivery(issuer: Issuer, receiver: str, delivery: Handed[Delivery]) -> Work
     last = delivery.record
     number = delivery.number
     named = "" if receiver == DEFAULT else receiver
-    has_others = bool(issuer.deliveries.keys() - {DEFAULT})
+    has_others = bool(receivers_in(issuer).keys() - {DEFAULT})
     work = Work(
         due=last.at,
         kind=UNCONFIRMED.name,
@@ -132,7 +239,7 @@ def _delivery(issuer: Issuer, receiver: str, delivery: Handed[Delivery]) -> Work
 def _half_told(adapters: Adapters, issuer: Issuer) -> Iterator[Work]:
     """Yield the last acknowledgement where it is not complete: nobody takes it."""
     last = half_told(adapters, issuer.issuer)
-    if issuer.acknowledgement is not None and last is not None:
+    if acknowledging(issuer) is not None and last is not None:
         yield Work(
             due=last.record.at,
             kind=HALF_TOLD.name,
@@ -146,7 +253,7 @@ def _half_told(adapters: Adapters, issuer: Issuer) -> Iterator[Work]:
 
 def _late_receipts(adapters: Adapters, issuer: Issuer, now: datetime) -> Iterator[Work]:
     """Yield the acknowledgements that the issuer has not confirmed in time."""
-    settings = issuer.acknowledgement
+    settings = acknowledging(issuer)
     if settings is None or settings.receipt_within_hours is None:
         return
     within = timedelta(hours=settings.receipt_within_hours)
