@@ -133,7 +133,8 @@ class _Verification:
         """Return what was compared and what does not fit."""
         entries = self._entries
         prover = self._adapters.prover
-        findings = [*_end_findings(entries, head, checkpoint, len(self.stored))]
+        records = len(self.stored) + len(self._row_findings)
+        findings = [*_end_findings(entries, head, checkpoint, records)]
         findings += self._not_accepted(entry_findings(entries, prover))
         if entries:  # that they are missing is a finding of its own
             findings += self._not_accepted(self._row_findings)
