@@ -2,4 +2,4 @@
 -- each upgrade, which makes the views anew:
 --   psql --set analysts=ROLE --file postgresql-analysts.sql DATABASE
 GRANT USAGE ON SCHEMA public TO :"analysts";
-GRANT SELECT ON cardholders, attempts, runs, outstanding, weeks TO :"analysts";
+GRANT SELECT ON cardholders, attempts, runs, outstanding, weeks, placements TO :"analysts";

@@ -16,7 +16,6 @@ from flows.commands import (
     link_forms,
     outbox,
     overview,
-    person,
     programme,
     purge,
     questions,
@@ -36,8 +35,6 @@ from flows.commands.entry import entries_of
 from flows.commands.form import Choice, Form
 from flows.commands.signature import Parameter
 from flows.extensions import modules_named
-from flows.partner_api import commands as partner
-from flows.partner_api import link_command, record
 from flows.steps import (
     COMMAND_LINE,
     CommandName,
@@ -69,13 +66,9 @@ ENTRIES = entries_of(
     backfill,
     remediation,
     card_decisions,
-    person,
     purge,
     audit,
     recovery,
-    link_command,
-    record,
-    partner,
     *modules_named("COMMANDS"),
 )
 FORMED = [(entry, entry.form) for entry in ENTRIES if isinstance(entry.form, Form)]

@@ -9,10 +9,10 @@ import hashlib
 import os
 import re
 import socket
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from flows.runs.notices import Channel
     from flows.runs.sealing import Opener, Sealer
     from flows.runs.store import Cleaner, Store
-    from flows.runs.stored_run import StoredRun
     from flows.runs.trail_proof import Prover
     from schemas.issuer import Issuer
 
@@ -219,7 +218,7 @@ def reports_url() -> str:
 
 def clear_token_problems() -> Iterator[str]:
     """Yield what is wrong where the page server's token goes through a network in clear."""
-    from schemas.partner_api.service import LOOPBACK
+    from schemas.settings import LOOPBACK
 
     try:
         address = urlsplit(reports_url())
@@ -328,8 +327,6 @@ def wire(
         header=header,
         sealer=lambda: _sealer(issuer, folder),
         opener=private_key,
-        funnel=_funnel,
-        service_check=_service_check,
         opener_key=_opener_key,
         sealer_to=lambda file, fingerprint: _sealer_to(folder / file, fingerprint),
         place_of=cache(lambda root: _place(root, issuer, folder)),
@@ -339,18 +336,6 @@ def wire(
     if governing is not None:
         governing.admit(context)
     return overlaid(context) if dry_run else context
-
-
-def _funnel(run: StoredRun, today: date) -> dict[str, Any] | None:
-    from flows.partner_api.follow_links import run_funnel
-
-    return run_funnel(run, today)
-
-
-def _service_check(context: IssuerContext) -> Iterable[str]:
-    from flows.partner_api.connection import check_service
-
-    return check_service(context)
 
 
 def edges(issuer: Issuer, folder: Path) -> Adapters:

@@ -238,7 +238,6 @@ WATERMARK = Table(
     column("newest", Date(), "business date of the latest whole extract"),
     column("journal", Integer(), "number of the last entry read in the journal"),
     column("removed", JSON(), "whom retention removed: counts by state"),
-    column("reported", TEXT, "digest of the transaction reports that were read"),
     PrimaryKeyConstraint("issuer"),
     ForeignKeyConstraint(["issuer"], ["issuer.issuer"]),
     CheckConstraint("turn >= 0 AND journal >= 0", name="counts"),
@@ -350,7 +349,6 @@ READ_RUN = Table(
     column("has_departures", Boolean(), "who left by its extract is in the departures"),
     column("judged", TEXT, "whole or purged, as it was judged; null: not yet", null=True),
     column("figures", JSON(), "its figures, once nothing about it is open", null=True),
-    column("check_mark", TEXT, "the check of its links that placements were read of", null=True),
     PrimaryKeyConstraint("issuer", "run"),
     ForeignKeyConstraint(["issuer", "run"], ["run.issuer", "run.run"]),
     CheckConstraint("judged IN ('whole', 'purged')", name="judged"),
@@ -421,47 +419,6 @@ LEDGER_ROW = Table(
     Index(None, "issuer", "cuid"),
     comment="Whose rows a small run has about which nothing is open, and which links.",
     sqlite_with_rowid=False,
-)
-
-PLACEMENT = Table(
-    "placement",
-    METADATA,
-    issuer_column(),
-    column("run", TEXT, "the run whose row the link is of"),
-    column("row", BigInteger(), "that row"),
-    column("holder", TEXT, "what the cardholder is known by", null=True),
-    column("last_4", TEXT, "the last four digits of the card", null=True),
-    column("twin", Integer(), "its number among cards that look the same", null=True),
-    column("expiration", TEXT, "when the card expires, YYMM", null=True),
-    column("reissue_check", BigInteger(), "CRC-32 of the reissue number", null=True),
-    column("opened", Boolean(), "the link was opened; null: not known", null=True),
-    column("opened_at", Moment(), "when a check found that", null=True),
-    column("placed", Boolean(), "the card is placed; null: not known", null=True),
-    column("placed_at", Moment(), "when a check found that", null=True),
-    column("authenticated", Boolean(), "its cardholder signed in to a site", null=True),
-    column("under_way", Boolean(), "a job is running", null=True),
-    column("failed", TEXT, "the kind of its end, if it failed", null=True),
-    column("moved_at", Moment(), "when a check last found something new", null=True),
-    PrimaryKeyConstraint("issuer", "run", "row"),
-    comment="What the partner's service says of a link: opened, placed or failed.",
-    sqlite_with_rowid=False,
-)
-
-REPORTED_END = Table(
-    "reported_end",
-    METADATA,
-    issuer_column(),
-    column("cuid", TEXT, "the cardholder reference"),
-    column("place", Integer(), "the place in the reports"),
-    column("reported_opened", Boolean(), "a link was opened", null=True),
-    column("reported_placed", Boolean(), "a card is placed", null=True),
-    column("completed_on", Date(), "the day of that", null=True),
-    column("reported_authenticated", Boolean(), "the cardholder signed in to a site", null=True),
-    column("reported_under_way", Boolean(), "a job is running", null=True),
-    column("reported_failed", TEXT, "the kind of its end, if it failed", null=True),
-    PrimaryKeyConstraint("issuer", "place"),
-    ForeignKeyConstraint(["issuer"], ["issuer.issuer"]),
-    comment="What transaction reports say of a cardholder.",
 )
 
 RESULT_FILE = Table(
@@ -543,9 +500,12 @@ ANSWER = Table(
 
 # whose rows are too many for the journal, which has their digests
 INGESTED = (ANSWER, ANSWERED_CHUNK, RESULT_FILE)
-DERIVED = (
-    *(REPORTED_END, PLACEMENT, LEDGER_ROW, DEPARTURE, ATTEMPT, READ_RUN),
-    WATERMARK,
-)
+DERIVED = (LEDGER_ROW, DEPARTURE, ATTEMPT, READ_RUN, WATERMARK)
 
 import_tables()
+
+
+def derived() -> list[Table]:
+    """Return the tables of what the next reader works out anew, those of extensions first."""
+    of_extensions = (table for table in METADATA.tables.values() if "is_derived" in table.info)
+    return [*of_extensions, *DERIVED]

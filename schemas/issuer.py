@@ -11,7 +11,6 @@ from schemas import portal, settings
 from schemas.challenges import Challenge
 from schemas.eligible import Eligibility
 from schemas.mapping import Columns, PortalColumn, Spec
-from schemas.partner_api.service import ServiceSettings
 from schemas.portal_settings import PortalSettings
 from schemas.settings import Settings, StoreSettings, setting
 from schemas.source import SourceSettings
@@ -75,8 +74,8 @@ class RuleSettings(Settings):
     )
     link_life_months: int = setting(
         2,
-        "how long a link lives, for `expires_soon`; of a single link the last day that is "
-        "requested counts (`--expires`, [service] `link_expires`)",
+        "how long a link lives, for `expires_soon`; of one that is requested on its own its last "
+        "day counts, where that is named",
         ge=0,
         le=24,
     )
@@ -249,7 +248,6 @@ class KernelSettings(Settings):
     schedule: settings.Schedule = settings.Schedule()
     alerts: settings.Alerts = settings.Alerts()
     channels: settings.Channels = settings.Channels()
-    service: ServiceSettings | None = None  # the partner's API, where it is used
     retention: settings.Retention = settings.Retention()
     audit: settings.Audit = settings.Audit()
 

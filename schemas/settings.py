@@ -19,6 +19,7 @@ from pydantic import (
 Change = Literal["name", "address", "expiration", "reissue"]
 
 LinkColumn = Literal["cuid", "last_4", "url", "expires_on"]
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})  # hosts that are this machine
 DateFormat = Literal["YYYY-MM-DD", "YYYYMMDD", "MM/DD/YYYY", "DD/MM/YYYY", "DD.MM.YYYY"]
 
 Name = Annotated[str, StringConstraints(pattern=r'^[^",\t\r\n=+@-][^",\r\n]{0,63}$')]

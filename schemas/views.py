@@ -9,9 +9,11 @@ are; deploy/ANALYSTS.md shows the same columns.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from flows.extensions import modules
+
 STATES: Final = ("linked", "error", "awaiting", "cancelled", "rejected")
 # A name means the same in each view that has it.
-COLUMNS: Final = {
+COLUMNS = {
     "issuer": "the issuer, as its TOML file is named",
     "run": "id of the run",
     "business_date": "business date of the run",
@@ -44,10 +46,6 @@ COLUMNS: Final = {
     "is_renewal": "it was sent because a link was about to end",
     "is_lost": "an operator decided that no usable answer comes",
     "link_until": "last day of its link; of a cardholder of the one that lasts longest; null: none",
-    **dict.fromkeys(
-        ("opened", "placed"),
-        "the partner's service says that a link is opened, or its card placed; null: not known",
-    ),
     **dict.fromkeys(("first_date", "last_date"), "business dates of the first and the last row"),
     "sent": "rows that were sealed and not cancelled, or for which a link was requested singly",
     **dict.fromkeys(STATES, "rows that are in the `state` of this name now"),
@@ -89,7 +87,7 @@ def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _same(alias: str, *names: str) -> dict[str, str]:
+def same(alias: str, *names: str) -> dict[str, str]:
     """Return columns that are named as those of the table."""
     return {name: f"{alias}.{name}" for name in names}
 
@@ -99,14 +97,6 @@ def _counts(*names: str) -> dict[str, str]:
     return {name: f"count(*) FILTER (WHERE a.state = '{name}')" for name in names}
 
 
-def _known(flag: str) -> str:
-    """Return whether a flag is set in any row, null where it is known of none."""
-    return f"CASE WHEN count(p.{flag}) > 0 THEN count(*) FILTER (WHERE p.{flag}) > 0 END"
-
-
-_PLACEMENT: Final = (
-    'LEFT JOIN placement p ON p.issuer = a.issuer AND p.run = a.run AND p."row" = a."row"'
-)
 # The newest row of a cardholder is the one with the largest number that ends in turn and place:
 # sorting the rows of each takes three times as long.
 _PLACES: Final = 10**10
@@ -126,7 +116,7 @@ _LEFT: Final = (
 )
 _PER_RUN: Final = _query(
     {
-        **_same("a", "issuer", "turn"),
+        **same("a", "issuer", "turn"),
         "as_of": "max(a.as_of)",
         "sent": "sum(a.sendings)",
         **_counts(*STATES),
@@ -135,7 +125,7 @@ _PER_RUN: Final = _query(
 )
 _PER_HOLDER: Final = _query(
     {
-        **_same("a", "issuer", "holder"),
+        **same("a", "issuer", "holder"),
         "newest": f"max({_AGE})",
         "cards": "count(DISTINCT a.last_4)",
         "first_date": "min(a.as_of)",
@@ -143,13 +133,11 @@ _PER_HOLDER: Final = _query(
         "sent": "sum(a.sendings)",
         **_counts(*STATES),
         "link_until": "max(a.expires_on)",
-        "opened": _known("opened"),
-        "placed": _known("placed"),
     },
-    f"attempt a {_PLACEMENT} WHERE a.holder IS NOT NULL GROUP BY a.issuer, a.holder",
+    "attempt a WHERE a.holder IS NOT NULL GROUP BY a.issuer, a.holder",
 )
 
-VIEWS: Final[Sequence[View]] = (
+VIEWS: Sequence[View] = (
     View(
         "cardholders",
         "A cardholder of whom a row was sent or refused. It does not say where the cardholder "
@@ -157,9 +145,8 @@ VIEWS: Final[Sequence[View]] = (
         {
             "issuer": "c.issuer",
             "cuid": "a.cuid",
-            **_same("c", "cards", "first_date", "last_date", "sent", *STATES, "link_until"),
-            **_same("a", "state", "reason"),
-            **_same("c", "opened", "placed"),
+            **same("c", "cards", "first_date", "last_date", "sent", *STATES, "link_until"),
+            **same("a", "state", "reason"),
             "left_on": "CASE WHEN d.cards = c.cards THEN d.since END",
         },
         f"({_PER_HOLDER}) c {_NEWEST} {_LEFT}",
@@ -169,33 +156,32 @@ VIEWS: Final[Sequence[View]] = (
         "A row that was sent or refused, or tells a change: an attempt to get a card its link. "
         "Rows that were double, or suppressed without a change, are in the ledgers alone.",
         {
-            **_same("a", "issuer", "run"),
+            **same("a", "issuer", "run"),
             "business_date": "a.as_of",
             "extract_row": 'a."row"',
-            **_same("a", "chunk", "cuid", "last_4", "state", "reason", "trouble"),
+            **same("a", "chunk", "cuid", "last_4", "state", "reason", "trouble"),
             "waits_for": "a.wait",
             "since": "a.since",
             "is_repeat": "a.origin IS NOT NULL",
             "is_renewal": "a.renewal",
             "is_lost": "a.decided",
             "link_until": "a.expires_on",
-            **_same("p", "opened", "placed"),
         },
-        f"attempt a {_PLACEMENT}",
+        "attempt a",
     ),
     View(
         "runs",
         "A run, with its rows by state; null where the run is not committed or its ledger is "
         "purged.",
         {
-            **_same("r", "issuer", "run"),
+            **same("r", "issuer", "run"),
             "business_date": "r.as_of",
             "kind": "CASE WHEN r.selection = '' THEN 'extract' WHEN d.is_renewal THEN 'renewal' "
             "WHEN r.state = 'committed' THEN 'resubmission' END",
             "file": "r.source_key",
             "ended": "CASE WHEN r.state IN ('committed', 'abandoned') THEN r.state END",
             "committed_at": "r.committed_at",
-            **_same("a", "sent", *STATES),
+            **same("a", "sent", *STATES),
         },
         "run r LEFT JOIN read_run d ON d.issuer = r.issuer AND d.run = r.run "
         f"LEFT JOIN ({_PER_RUN}) a ON a.issuer = r.issuer AND a.turn = r.turn",
@@ -205,7 +191,7 @@ VIEWS: Final[Sequence[View]] = (
         "A chunk, or the single links of a run, with rows that wait for an answer: also where all "
         "of them are given up.",
         {
-            **_same("a", "issuer", "run"),
+            **same("a", "issuer", "run"),
             "business_date": "min(a.as_of)",
             "chunk": "a.chunk",
             "waits_for": "a.wait",
@@ -229,3 +215,7 @@ VIEWS: Final[Sequence[View]] = (
         "attempt a GROUP BY a.issuer, MONDAY",
     ),
 )
+
+for module in modules("views"):
+    VIEWS = (*VIEWS, *module.VIEWS)
+    COLUMNS |= module.COLUMNS

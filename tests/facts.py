@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from flows.partner_api import funnel as report_funnel
+from flows.extensions.partner_api import funnel as report_funnel
 from flows.reports import lists as tables
 from flows.reports.summary import summarise
 from flows.reports.tally import CHUNKS, ResultFile, Tally, add

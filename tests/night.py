@@ -32,7 +32,6 @@ from flows.extensions.simulator.answer import Answered, Habits, answer_store
 from flows.extensions.simulator.extract import write_sample
 from flows.extensions.simulator.portal import Portal
 from flows.extensions.simulator.portal_key import PortalKey
-from flows.partner_api.follow_links import run_funnel
 from flows.reports.ingestion import Ingested, ingest
 from flows.runs.adapters import Adapters
 from flows.runs.audited_store import audited
@@ -261,7 +260,6 @@ class Bench:
             default_header(),
             self._sealer,
             self._opener,
-            run_funnel,
         )
 
     def drop(

@@ -15,8 +15,8 @@ from typing import Any
 import httpx
 
 from flows.adapters.gpg_opener import GpgOpener
-from flows.partner_api.client import ServiceClient, open_client
-from flows.partner_api.sessions import Credentials
+from flows.extensions.partner_api.client import ServiceClient, open_client
+from flows.extensions.partner_api.sessions import Credentials
 from flows.runs.keys import keys_of
 from flows.runs.retry import Retry
 from tests import keys

@@ -25,12 +25,12 @@ from flows.cli.sections import GROUPS
 from flows.commands.entry import Entry
 from flows.commands.form import Form
 from flows.extensions.deliveries.formats import AcknowledgementFile, DeliveryEvent
+from flows.extensions.partner_api.profile import NAMES, PATHS
 from flows.install import schedules
 from schemas import portal, rules
 from schemas.challenges import ANSWERS
 from schemas.database import METADATA
 from schemas.issuer import Issuer, RuleSettings
-from schemas.partner_api.profile import NAMES, PATHS
 from schemas.reasons import LETTERS, LINES, PARTNER, ROWS, reason
 from schemas.reference import BY_NAME, every_key, tables
 from schemas.rule import SEVERITY_SETTINGS

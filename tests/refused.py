@@ -22,8 +22,8 @@ from flows.runs.stored_journal import flush_journal
 from schemas.portal import EMAIL, NICKNAME, PAN, PHONE
 from tests import keys, mentions
 from tests.builders import portal_rows
+from tests.extensions.partner_api.linker import PANS
 from tests.night import Bench, portal_csv
-from tests.partner_api.linker import PANS
 from tests.submissions.test_drift import extract as usual_extract
 from tests.submissions.test_drift import half
 from tests.submissions.test_drift import settled as after_five_nights

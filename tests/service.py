@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
+from flows.extensions.partner_api.settings import ServiceSettings
 from flows.extensions.simulator.service.app import create_app
 from flows.extensions.simulator.service.books import Client, Habits, ServiceState
 from flows.extensions.simulator.service.serving import address, listen, serving
+from flows.extensions.simulator.service.wire import Spoken
 from flows.runs.sealing import Opener
-from schemas.partner_api.service import ServiceSettings
 from tests.simulator.uploads import PaperOpener
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -61,6 +62,7 @@ def running_service(
     books = ServiceState(opener or PaperOpener(), now, Habits(**habits))
     with listen() as listener:
         spoken = ServiceSettings.model_validate({"base_url": address(listener), **(settings or {})})
-        app = create_app(books, spoken, lambda: books.now)
+        server = Spoken.model_validate(spoken.model_dump())
+        app = create_app(books, server, lambda: books.now)
         with serving(app, listener) as loop:
             yield RunningService(address(listener), books, spoken, loop)

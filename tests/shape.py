@@ -16,7 +16,7 @@ import lizard
 
 # options that users type, and fields of forms
 PUBLIC: Final = {
-    ("flows/partner_api/commands.py", "again"),
+    ("flows/extensions/partner_api/commands.py", "again"),
     ("flows/runs/journal.py", "what"),  # as the columns of the table are called
 }
 

@@ -272,7 +272,7 @@ CASES: dict[str, Callable[[Path], Facts]] = {
 }
 ROWS = {"submit", "resubmit", "renew"}  # held to what is sent, below
 ANSWERED = {"answers"}  # held to it in tests/operations/test_questions.py
-LINKED = {"link"}  # in tests/partner_api/test_many_links.py
+LINKED = {"link"}  # in tests/extensions/partner_api/test_many_links.py
 
 
 def test_every_command_with_a_dry_run_is_held_to_it() -> None:

@@ -18,10 +18,10 @@ from typing import Any
 import httpx
 import pytest
 
+from flows.extensions.partner_api.follow_links import follow_links
 from flows.extensions.simulator.chance import chance
 from flows.extensions.simulator.service.links import Link
 from flows.extensions.simulator.service.people_at_links import Shares, Wallet, let_cardholders_act
-from flows.partner_api.follow_links import follow_links
 from flows.runs.keys import extracts
 from tests.night import BANK, Bench
 from tests.placed import Placed, placed

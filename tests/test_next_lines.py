@@ -42,7 +42,7 @@ NAMES = {
     *(name for group in GROUPS.values() for name in group.commands),
 }
 # help of settings, which names commands in passing
-HELP = {"schemas/partner_api/service.py"}
+HELP = {"flows/extensions/partner_api/settings.py"}
 
 
 def bare(line: str) -> bool:

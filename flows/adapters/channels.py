@@ -27,7 +27,7 @@ from urllib.parse import (
 import httpx
 
 from flows.runs.notices import Channel, ChannelError
-from schemas.partner_api.service import LOOPBACK
+from schemas.settings import LOOPBACK
 
 SECONDS = 10.0  # for a server to answer
 PORTS = {"smtp": 587, "smtps": 465}

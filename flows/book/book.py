@@ -24,11 +24,10 @@ from flows.book.fold import Folded, fold, is_not_replaced, newest_rows
 from flows.book.given_up import given_up_cards, is_given_up
 from flows.book.kept_links import kept_links
 from flows.book.known_runs import NO_RUNS, KnownRuns
-from flows.book.link_stages import stages_of
 from flows.book.nameless import name_of_row, waiting_rows, waiting_turns
 from flows.book.news import read_mark
 from flows.book.opening import NOBODY_REMOVED, OpeningBalance
-from flows.book.stages import Stages, with_stages
+from flows.book.stages import Stages, stages_of, with_stages
 from flows.book.standing import (
     CHANGED_SINCE,
     GIVEN_UP,
@@ -305,7 +304,7 @@ def book_of(
         mark.newest,
         attempts,
         departed,
-        lambda: stages_of(adapters, runs),
+        lambda: stages_of(runs),
         given_up_cards(adapters, issuer),
         kept_links(adapters, issuer),
         mark.removed,

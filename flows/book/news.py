@@ -18,7 +18,7 @@ from flows.runs.store import Store
 from schemas import database
 
 # of the code that derives the book; links are compared by digests, which a new polars may change
-CODE = f"24, cardlink {__version__}, polars {pl.__version__}"
+CODE = f"25, cardlink {__version__}, polars {pl.__version__}"
 _OF_RUN = re.compile(r"[^/]+/runs/([^/]+)/")
 
 
@@ -33,7 +33,6 @@ class Mark(NamedTuple):
     turn: int = 0
     newest: date = date.min
     removed: OpeningBalance = NOBODY_REMOVED
-    reported: str = ""
     journal: int = 0
 
     @property

@@ -146,8 +146,7 @@ class BookOfRuns:
             replace_row(connection, database.READ_RUN, {"issuer": issuer, **row._asdict()})
         for run, turn in update.without_attempts:
             delete_rows(connection, database.ATTEMPT, issuer, turn=turn)
-            for table in (database.LEDGER_ROW, database.PLACEMENT):
-                delete_rows(connection, table, issuer, run=run)
+            delete_rows(connection, database.LEDGER_ROW, issuer, run=run)
         for turn, attempts in update.attempts.items():
             delete_rows(connection, database.ATTEMPT, issuer, turn=turn)
             insert_rows(connection, database.ATTEMPT, issuer, attempts.with_row_index("place"))

@@ -119,7 +119,6 @@ def check(
     links = _check_store(wired, findings)
     _check_database(wired, findings)
     if is_whole and "store" not in _wrong_parts(findings):
-        _check_service(wired, findings)
         _check_conditions(wired, findings)
         _check_extensions(wired, findings)
     _check_channels(wired, findings)
@@ -195,13 +194,6 @@ def _check_schedule(context: contexts.IssuerContext, findings: list[Finding]) ->
     """Show the business days, and check that the holidays of the country are known."""
     with _part(findings, "schedule"):
         findings.append(Finding("schedule", schedules.calendar_line(context)))
-
-
-def _check_service(context: contexts.IssuerContext, findings: list[Finding]) -> None:
-    """Try the partner's service: credentials, login, clock, one record."""
-    with _part(findings, "service"):
-        for line in context.service_check(context):
-            findings.append(Finding("service", line))
 
 
 def _check_channels(context: contexts.IssuerContext, findings: list[Finding]) -> None:

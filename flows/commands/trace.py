@@ -19,10 +19,9 @@ from flows.wiring import edges, now, wire
 
 with on_first_use():
     from flows.book import book
-    from flows.operations import erasure
     from flows.reports import cardholder, cardholder_status, cardholder_trace
     from flows.resend import renewal
-    from flows.runs import business_date
+    from flows.runs import business_date, erased
     from schemas import ledger
 
 
@@ -93,7 +92,7 @@ def _known(context: Context, issuer: str, cuid: str, *, urls: bool) -> _Known:
     of_cuid = book.book_of_cuid(adapters, issuer, cuid)
     renewals = _renewals(context, of_cuid, cuid, known.attempts, today)
     cards = cardholder_status.card_statuses(of_cuid, cuid, known.attempts, today, renewals)
-    act = erasure.erasure_of(adapters, issuer, cuid)
+    act = erased.erasure_of(adapters, issuer, cuid)
     forgotten = f"{issuer} since {act.at:%Y-%m-%d %H:%M}" if act else ""
     handed = [history(adapters, issuer, cuid) for history in hooks("history")]
     return _Known(known, cards, forgotten, handed)

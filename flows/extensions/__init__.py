@@ -4,13 +4,16 @@ An extension reads what the kernel has and writes its own. The kernel imports no
 those that are there, and asks their packages for:
 
 - `COMMANDS`: the names of its modules with commands;
+- `DROPPED`: folders of an issuer in the store into which others drop files; `RUN_OBJECTS`: patterns
+  of its objects in the folder of a run, which go with the run's ledger;
 - `OPTIONS`: pattern and help, by name, of options that it adds to commands with `acts`, whose
   context has the values in `options`;
 - `settings.TABLES`: its tables of an issuer's TOML, by name; `example.toml` has an example of each
   key;
 - `settings.validate(issuer)`, where it is there: ValueError with what tables of a TOML may not say
   together;
-- its module `tables`: tables of the database on `schemas.database.METADATA`;
+- its module `tables`: tables of the database on `schemas.database.METADATA`; and `views`: `VIEWS`
+  of them for analysts, with `COLUMNS`;
 - functions of its module `hooks`, each of which it may have or not (below).
 
 The hooks, by what asks for them:
@@ -32,6 +35,10 @@ The hooks, by what asks for them:
 - `gauges()`: its metrics; `schedules(issuer)`: the variables of `prefect.yaml` that it sets, and
   `scheduled(issuer)`: deployments of its own (`Scheduled`);
 - `events(context)`: what `watch` emits (`Event`); one was emitted when the next is asked for;
+- `stages(runs)`: what says of cards how far their links came, with columns of
+  `flows.book.stages.KNOWN`;
+- `summary_facts(run, today)` and `across_facts(context)`: what the facts of a run's report, and of
+  that across runs, say beside the kernel's own; `sections(facts)`: how such facts are shown;
 - `balance_lines(context, run)`: equations of a run's balance (`Line`);
 - `delivered_links(connection, issuer)`: links that somebody was handed (DELIVERED_LINK), and
   `history(adapters, issuer, cuid)`: what it knows of a cardholder (`History`);
@@ -42,11 +49,12 @@ What names cardholders is found, erased, purged and recovered by these:
 
 - `places()`: places of personal data by name (`Place`), and `mentions(context, people, runs)`: the
   objects there (`Mention`) that name some people, of whom these runs have rows;
-- `erase(context, cleaner, named)`: remove them, but for places that wait;
-  `names_erased(adapters, issuer)`: whether there may be any that wait;
+- `erase(context, cleaner, people, named)`: remove them, but for places that wait, before the rows
+  by which they are found; `names_erased(adapters, issuer)`: whether there may be any that wait;
 - `withdrawal_step(context, people)`: the step by which others are told not to use a link of theirs,
   None where nobody may; then `erase_confirmed(context, cleaner, people, named, note)`: remove what
   waited, and `note` first the keys of the objects that go;
+- `after_purge(context, cleaner)`: go on with what waited;
 - `purgeable(context, until)`: objects by kind that are as old as that;
   `before_purge(context, keys)` is called before objects go;
 - `recovered(adapters, issuer)`: read from the store what the journal has not, where a database was
@@ -81,6 +89,14 @@ def modules_named(kind: str) -> Iterator[ModuleType]:
             yield import_module(f"{extension.__name__}.{name}")
 
 
+def names(kind: str) -> list[str]:
+    """Return the names of this kind that the packages of the extensions have."""
+    listed: list[str] = []
+    for extension in extensions():
+        listed += getattr(extension, kind, ())
+    return listed
+
+
 @cache
 def act_options() -> dict[str, tuple[str, str]]:
     """Return the options that the extensions add to commands with acts."""
@@ -92,7 +108,7 @@ def act_options() -> dict[str, tuple[str, str]]:
 
 def hooks(name: str) -> Iterator[Callable[..., Any]]:
     """Yield the functions of that name of the extensions that have one."""
-    for module in _modules("hooks"):
+    for module in modules("hooks"):
         if hasattr(module, name):
             yield getattr(module, name)
 
@@ -112,31 +128,31 @@ def starts_often(issuer: Any) -> bool:
 def settings_tables() -> dict[str, Any]:
     """Return the tables that the extensions bring to a TOML: field and default by name."""
     tables: dict[str, Any] = {}
-    for module in _modules("settings"):
+    for module in modules("settings"):
         tables |= module.TABLES
     return tables
 
 
 def validate(issuer: Any) -> None:
     """Raise ValueError where an extension finds that tables of a TOML do not fit together."""
-    for module in _modules("settings"):
+    for module in modules("settings"):
         if hasattr(module, "validate"):
             module.validate(issuer)
 
 
 def import_tables() -> None:
     """Add the tables of the extensions to the database."""
-    for _ in _modules("tables"):
+    for _ in modules("tables"):
         pass
 
 
 def settings_examples() -> Iterator[str]:
     """Yield the examples of the keys of these tables, as TOML."""
-    for module in _modules("settings"):
+    for module in modules("settings"):
         yield Path(str(module.__file__)).with_name("example.toml").read_text("utf-8")
 
 
-def _modules(name: str) -> Iterator[ModuleType]:
+def modules(name: str) -> Iterator[ModuleType]:
     """Yield the modules of that name of the extensions that have one."""
     for extension in extensions():
         module = f"{extension.__name__}.{name}"

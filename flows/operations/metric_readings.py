@@ -14,7 +14,6 @@ from flows.book.book import read_book
 from flows.book.people import Balance, balance_of
 from flows.errors import CardlinkError
 from flows.operations.alert_history import open_alerts
-from flows.reports.funnel_words import stored_funnel
 from flows.reports.summary import FIGURES
 from flows.runs.business_date import local_day
 from flows.runs.chunks import OPEN, OutboxChunk
@@ -316,30 +315,6 @@ def in_time(reading: Reading) -> Values:
     """Return the share of links in time, by the last report across runs."""
     span = reading.summary.get("hours")
     return {"": span["share"]} if span and span["links"] else {}
-
-
-def reached(reading: Reading) -> Values:
-    """Return how many cardholders reached each stage of which anything is known."""
-    return {
-        line["stage"]: line["cardholders"]
-        for line in _funnel(reading)
-        if line["cardholders"] is not None
-    }
-
-
-def unknown(reading: Reading) -> Values:
-    """Return of how many cardholders it is not known whether they reached a stage."""
-    return {
-        line["stage"]: sum(cause["cardholders"] for cause in line["unknown"])
-        for line in _funnel(reading)
-    }
-
-
-def _funnel(reading: Reading) -> Sequence[Mapping[str, Any]]:
-    context = reading.context
-    funnel = stored_funnel(context.adapters.store, context.issuer.issuer)
-    lines: Sequence[Mapping[str, Any]] = funnel["stages"] if funnel else ()
-    return lines
 
 
 # Counters: of records that are never changed or removed

@@ -54,8 +54,6 @@ class Histogram(NamedTuple):
 GAUGES = (
     Gauge("cardholders", "Cardholders by where they stand.", "standing", readings.people),
     Gauge("cardholders_waiting", "Cardholders by who acts.", "who", readings.waiting),
-    Gauge("cardholders_reached", "Cardholders who reached a stage.", "stage", readings.reached),
-    Gauge("cardholders_unknown", "Cardholders of whom nobody knows.", "stage", readings.unknown),
     Gauge("rows", "Rows of all runs by fate.", "fate", readings.rows),
     Gauge("rows_refused", "Rows the partner refused, by who acts.", "action", readings.refused),
     Gauge("runs", "Runs by state.", "state", readings.runs),

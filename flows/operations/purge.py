@@ -21,7 +21,6 @@ from flows.book.known_runs import ClosedRun
 from flows.book.removals import Ledger, removals
 from flows.book.stored_book import known_runs
 from flows.extensions import hooks
-from flows.operations.erasure import finish_erasures
 from flows.operations.remediation import CommittedError, abandon
 from flows.operations.retention import (
     Kept,
@@ -164,7 +163,8 @@ def purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
         concurrently(lambda entry: cleaner.delete(entry.key), unit.entries)
         deleted.append(unit)
     concurrently(cleaner.discard, plan.leftovers)
-    finish_erasures(context, cleaner)
+    for after_purge in hooks("after_purge"):
+        after_purge(context, cleaner)
     return plan._replace(lots=tuple(deleted))
 
 

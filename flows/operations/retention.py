@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 import polars as pl
 
 from flows.book.known_runs import ClosedRun
+from flows.extensions import names
 from flows.results.decisions import sort_breaks
 from flows.runs.chunks import OutboxChunk
 from flows.runs.claim import holder_of, work_on
@@ -34,11 +35,10 @@ _CSV_REPORTS = "rejects|suppressed|held|errors|chunks|awaiting|breaks|questions"
 _LEDGER_NAMES = (
     rf"ledger/{_PART}(-erased-\d+)?\.parquet",
     r"(selection|book)\.parquet",
-    rf"placements/{_PART}\.parquet",
-    rf"placements/messages/{_PART}/\d{{9}}-\d{{8}}T\d{{12}}-[0-9a-f]{{8}}\.json",
     rf"report/({_CSV_REPORTS}|links(-\d{{5}})?)\.csv",
     r"report/(summary\.json|audit\.zip|report\.html|report\.xlsx)",
     rf"report/(rows|links)/{_PART}\.parquet",
+    *names("RUN_OBJECTS"),
 )
 _LEDGER_NAME = re.compile("|".join(_LEDGER_NAMES))
 End = Literal["committed", "abandoned", "never"]

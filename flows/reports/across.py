@@ -13,9 +13,9 @@ from typing import Any
 
 import polars as pl
 
+from flows.extensions import hooks
 from flows.reports import page, verdicts
 from flows.reports.ages import AGES, age_step, by_expiry
-from flows.reports.funnel_words import stored_funnel
 from flows.reports.hours import hours_of
 from flows.reports.open_items import LACKS, ReportTerms, WaitingChunk
 from flows.reports.run_facts import RunFacts
@@ -66,8 +66,9 @@ def report_across(
         "to_do": dict(work.group_by("kind", maintain_order=True).len().iter_rows()),
         "hours": hours_of(spreads, context.issuer.portal.link_within_hours),
         "active_twice": known.active_twice.height,
-        "funnel": stored_funnel(store, issuer),
     }
+    for across_facts in hooks("across_facts"):
+        facts |= across_facts(context)
     tables = {
         "worklist": work,
         "unlinked": known.cards.drop("since"),

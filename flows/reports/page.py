@@ -23,15 +23,9 @@ from flows.readable import readable
 from flows.reports.advice import across_advice, advice
 from flows.reports.ages import AGES, duration
 from flows.reports.charts import TREND, bar, trend
-from flows.reports.funnel_words import (
-    coverage_in_words,
-    number_in_words,
-    share_in_words,
-    sources_in_words,
-    stage_lines,
-)
 from flows.reports.hours import hours_line
 from flows.reports.open_items import MISSING, missing
+from flows.reports.sections import sections
 from flows.reports.summary import decisions_on
 from flows.reports.verdicts import ACROSS_RUNS, OF_A_RUN
 from flows.reports.wording import day, day_and_time, first_spans, percent
@@ -84,7 +78,7 @@ def run_page(summary: Mapping[str, Any], chunks: pl.DataFrame, forms: str = "") 
         ages=AGES,
         reasons=[_with_few_lines(reason) for reason in reasons[:MOST_REASONS]],
         more_reasons=max(0, len(reasons) - MOST_REASONS),
-        funnel=summary.get("funnel"),
+        sections=list(sections(summary)),
         shapes=[_without_reason(shape) for shape in summary["shapes"][:MOST_SHAPES]],
         repairs=sorted(summary["repairs"].items()),
         breaks=_breaks_by_kind(summary["run"], summary["breaks"], seen),
@@ -135,7 +129,7 @@ def across_page(facts: Mapping[str, Any], forms: str = "") -> str:
         runs=by_date[: -RUNS - 1 : -1],
         reports=_reports(facts),
         columns=trend(by_date, ""),
-        funnel=facts.get("funnel"),
+        sections=list(sections(facts)),
         days=sorted(days)[-TREND:],
         reasons=facts["reasons"][:MOST_REASONS],
         expiry=_expiry(facts["links"]),
@@ -292,11 +286,6 @@ def _environment() -> Environment:
         "number": lambda number: f"{number:,}",
         "signed": lambda number: f"{number:+,}",
         "percent": percent,
-        "stage_lines": stage_lines,
-        "share_in_words": share_in_words,
-        "sources_in_words": sources_in_words,
-        "number_in_words": number_in_words,
-        "coverage_in_words": coverage_in_words,
         "day": lambda text: day(datetime.fromisoformat(text)),
         "moment": lambda text: day_and_time(datetime.fromisoformat(text)),
     }

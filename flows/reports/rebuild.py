@@ -135,9 +135,9 @@ def _summary(context: IssuerContext, run: StoredRun, total: Tally, now: datetime
     summary = summarise(manifest, total, issuer, run.outbox, now, _versions(), closed, lines)
     within = issuer.portal.link_within_hours
     summary["hours"] = run_hours(run, total.arrivals, within)
-    funnel = context.funnel(run, local_day(now, context.issuer.time_zone))
-    if funnel is not None:
-        summary["funnel"] = funnel
+    today = local_day(now, context.issuer.time_zone)
+    for summary_facts in hooks("summary_facts"):
+        summary |= summary_facts(run, today)
     attempts = attempts_after(run, summary["rows"])
     if attempts is not None:
         summary["attempts"] = attempts

@@ -760,18 +760,6 @@ LINK_FORMS = _kind(
         of_one_run=True,
     )
 )
-ERASING = _kind(
-    Kind(
-        "erasures to finish",
-        OPERATOR,
-        "Begun, and their process ended before everything was removed",
-        Step("purge", Slot("issuer")),
-        "Until then `audit verify` may find what is half removed.",
-        noun="erasure",
-        rows=CARDHOLDERS,
-        of_one_run=True,
-    )
-)
 PURGING = _kind(
     Kind(
         "purges to finish",

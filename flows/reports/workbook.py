@@ -14,8 +14,8 @@ import xlsxwriter
 from flows import readable
 from flows.reports.advice import advice
 from flows.reports.ages import AGES
-from flows.reports.funnel_words import share_in_words, sources_in_words, stage_lines
 from flows.reports.page import refused_by
+from flows.reports.sections import sections
 from flows.reports.summary import FIGURES
 from flows.reports.verdicts import OF_A_RUN
 
@@ -39,7 +39,6 @@ OPTIONS = {
 }
 CREATED = datetime(2000, 1, 1, tzinfo=UTC)  # the file's own date: the same facts are the same bytes
 
-FUNNEL = ("by", "which", "reached", "cardholders", "known", "share of what is known", "known by")
 REASONS = (
     "code",
     "by",
@@ -154,8 +153,9 @@ def _run_sheets(summary: Mapping[str, Any], chunks: pl.DataFrame) -> Iterator[tu
     yield "Links by expiry", _table(summary["links"], "when", "links")
     if summary.get("attempts") is not None:
         yield "Sent again", _attempts(summary["attempts"])
-    if summary.get("funnel") is not None:
-        yield "Funnel", Sheet(FUNNEL, _funnel(summary["funnel"]))
+    for section in sections(summary):
+        for table in section.tables:
+            yield table.title or section.title, Sheet(table.head, table.rows)
     yield "Reasons", Sheet(REASONS, [_reason(reason) for reason in refused_by(summary)])
     yield "Error texts", _table(summary["shapes"], "shape", "reason", "rows", "message")
     breaks = summary["breaks"]
@@ -215,20 +215,3 @@ def _attempts(attempts: Mapping[str, Any]) -> Sheet:
     runs = _table(attempts["runs"], "run", "rows", "linked", "error", "awaiting", "rejected")
     states = _cells(attempts["after"], ("linked", "error", "awaiting", "refused"))
     return Sheet(runs.head, [*runs.rows, ["after all attempts", None, *states]])
-
-
-def _funnel(funnel: Mapping[str, Any]) -> Iterator[list[Cell]]:
-    """Yield the rows of the funnel that the partner reported; what is not known is empty."""
-    for line in stage_lines(funnel):
-        cells = _cells(line, ("stage", "cardholders", "known"))
-        yield ["stage", "", *cells, share_in_words(line), sources_in_words(line)]
-    yield from _funnel_by("merchant site", "site", funnel["sites"])
-    yield from _funnel_by("age of link", "age", funnel["ages"])
-
-
-def _funnel_by(by: str, name: str, lines: Iterable[Mapping[str, Any]]) -> Iterator[list[Cell]]:
-    """Yield the funnel of each part, a row a stage."""
-    for line in lines:
-        for stage, known in line["known"].items():
-            share = "not known" if line[stage] is None else ""
-            yield [by, line[name], stage, line[stage], known, share, ""]

@@ -12,7 +12,6 @@ from typing import Any
 import polars as pl
 
 from flows.book.known_runs import KnownPlan
-from flows.extensions import hooks
 from flows.reports import work_kinds as kinds
 from flows.reports.dropped_corrections import unsent_files
 from flows.reports.missed_days import missed_days
@@ -25,7 +24,6 @@ from flows.results.learned_forms import LearnedForm
 from flows.results.masking import mask_key
 from flows.runs.adapters import Adapters
 from flows.runs.closings import chunk_of, place_of
-from flows.runs.erased import is_interrupted, unfinished_erasures
 from flows.runs.run_status import Refusal
 from flows.runs.store import is_stored
 from flows.runs.stored_run import StoredRun
@@ -66,7 +64,6 @@ def worklist(
     work += unsent_corrections(runs.adapters, name, committed)
     work += _refused_extracts(runs, committed)
     work += _days_without_extract(issuer, runs, committed, terms)
-    work += _unfinished_erasures(runs.adapters, name)
     work += _link_forms(name, forms, terms)
     return work
 
@@ -254,22 +251,6 @@ def _days_without_extract(
             issuer=issuer.issuer,
             since=since,
             fields=(("name", day.isoformat()), ("first", missed[0]), ("last", missed[-1])),
-        )
-
-
-def _unfinished_erasures(adapters: Adapters, issuer: str) -> Iterator[Work]:
-    """Yield the erasures that were interrupted, or could be ended."""
-    acts = unfinished_erasures(adapters, issuer)
-    waits = not is_interrupted(acts) and any(
-        names_erased(adapters, issuer) for names_erased in hooks("names_erased")
-    )
-    if acts and not waits:
-        yield Work(
-            due=acts[0].at,
-            kind=kinds.ERASING,
-            issuer=issuer,
-            since=acts[0].at,
-            rows=sum(act.people for act in acts),
         )
 
 

@@ -76,11 +76,6 @@ def work_on(adapters: Adapters, run: str) -> Subject:
     return Subject(adapters.database, keys_of(run).run.issuer, run)
 
 
-def check_of_links(adapters: Adapters, run: str) -> Subject:
-    """Return the check of a run's links, as it can be claimed."""
-    return Subject(adapters.database, keys_of(run).run.issuer, f"the links of {run}")
-
-
 class _Claim(NamedTuple):
     """A row of the table `lease`."""
 

@@ -3,10 +3,9 @@
 A dry run is given one whose writes stay in memory.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from datetime import date
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from flows.database.rehearsed import Rehearsed
 from flows.errors import BugError
@@ -15,7 +14,6 @@ from flows.runs.header import Header
 from flows.runs.overlay import Overlay
 from flows.runs.sealing import Opener, Sealer
 from flows.runs.store import Store
-from flows.runs.stored_run import StoredRun
 from schemas.issuer import Issuer
 
 
@@ -36,11 +34,6 @@ class IssuerContext(NamedTuple):
     header: Header
     sealer: Callable[[], AbstractContextManager[Sealer]]
     opener: Callable[[], AbstractContextManager[Opener | None]]
-    # what the partner's interface beyond the file adds to a run's report, as of a day; None where
-    # it has nothing
-    funnel: Callable[[StoredRun, date], dict[str, Any] | None] = lambda *_: None
-    # what is fine about the partner's service, line by line, given this context
-    service_check: Callable[[Any], Iterable[str]] = lambda _: ()
     # digest of the key that `opener` has, '' without one
     opener_key: Callable[[], str] = lambda: ""
     # seals to a key of others, given its file beside the TOML and its fingerprint

@@ -12,7 +12,6 @@ Whoever reads the key beside them can test a cuid that they know from elsewhere,
 """
 
 import hmac
-import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple, Protocol
@@ -21,11 +20,13 @@ import polars as pl
 
 from flows.runs.adapters import Adapters
 from flows.runs.cards import CONTENT_FINGERPRINTS, GENERATED
-from flows.runs.decisions import ERASURE, decide, decisions
+from flows.runs.decisions import ERASURE, decisions
 from flows.runs.identity import digest
-from flows.runs.journal import Act, enter
 from schemas.reasons import ERASED
 from schemas.records import Erasure
+
+# what `rows_of` looks at, and the row that it is of
+IDENTITY = ["row", "cuid", *CONTENT_FINGERPRINTS]
 
 
 class People(Protocol):
@@ -36,6 +37,20 @@ class People(Protocol):
 
     def described_by(self, contents: pl.Series) -> pl.Series:
         """Return which contents (`content_of`) are those of their rows."""
+
+
+class Place(NamedTuple):
+    """A kind of object that names cardholders: what it has of each, why, and until when.
+
+    `erased`: an erasure removes it; else it stays until its own end. `waits`: once others have
+    confirmed that they do not use it any more.
+    """
+
+    holds: str
+    why: str
+    until: str
+    erased: bool
+    waits: bool = False
 
 
 class Mention(NamedTuple):
@@ -119,10 +134,11 @@ def erasures(adapters: Adapters, issuer: str) -> list[Erasure]:
 def erased_people(adapters: Adapters, issuer: str) -> ErasedPeople:
     """Return who was erased at an issuer, of all records so far."""
     acts = erasures(adapters, issuer)
-    return _erased_by(acts) if acts else NOBODY
+    return erased_by(acts) if acts else NOBODY
 
 
-def _erased_by(acts: Sequence[Erasure]) -> ErasedPeople:
+def erased_by(acts: Sequence[Erasure]) -> ErasedPeople:
+    """Return who was erased by these records, of which the first has the key."""
     return ErasedPeople(acts[0].key, chain.from_iterable(act.persons for act in acts))
 
 
@@ -153,19 +169,14 @@ def is_interrupted(acts: Sequence[Erasure]) -> bool:
     return bool(acts) and acts[-1].what != "removed"
 
 
-def record_erasure(
-    adapters: Adapters, issuer: str, record: Erasure, people: NamedPeople | None = None
-) -> None:
-    """Record an erasure: with the digests of these people, the first of all with a new key."""
-
-    def work(act: Act) -> None:
-        earlier = erasures(adapters.within(act.connection), issuer)
-        first = record if earlier else record.model_copy(update={"key": secrets.token_hex(32)})
-        erased = _erased_by(earlier or [first])
-        persons = erased.digests_of(people) if people else ()
-        decide(act, ERASURE, "", first.model_copy(update={"persons": persons}))
-
-    enter(adapters, issuer, f"cardholders {record.what}", work, reason=record.reason)
+def erasure_of(adapters: Adapters, issuer: str, cuid: str) -> Erasure | None:
+    """Return the record by which a cardholder was erased; None where they were not."""
+    erased = erased_people(adapters, issuer)
+    if not erased:
+        return None
+    digests = frozenset(erased.digests_of(NamedPeople(frozenset({cuid}))))
+    acts = erasures(adapters, issuer)
+    return next((act for act in acts if not digests.isdisjoint(act.persons)), None)
 
 
 def content_of(rows: pl.DataFrame) -> pl.Series:

@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime
 from itertools import chain
 from typing import Final, NamedTuple
 
-from flows.extensions import hooks
+from flows.extensions import hooks, names
 from flows.runs.errors import UnknownRunError
 from flows.runs.store import KeyRefusedError
 
@@ -27,8 +27,9 @@ TEMPORARY = ".tmp-"  # prefix of the directory store's unfinished files; no key 
 FOLDER_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 # Folders that others write to, whose files a scanner may have to judge first; and what no one may
 # ever change.
+_DROPPED = "|".join(["extracts", "results", "corrections", *names("DROPPED")])
 DROPPED = re.compile(
-    r"[^/]+/(extracts|results|corrections|transactions)/"
+    rf"[^/]+/({_DROPPED})/"
     r"|[^/]+/[^/]+/(.+/)?received$"  # a receipt, beside what was handed over
 )
 LASTING = re.compile(r"[^/]+/journal/")
@@ -73,29 +74,26 @@ class RunId(NamedTuple):
         return cls(parts["issuer"], day, parts["sha"], int(parts["again"] or 1))
 
 
-def _prefix(name: str) -> Callable[[str], str]:
+def issuer_prefix(name: str) -> Callable[[str], str]:
     """Return the function that gives an issuer's prefix of that name."""
     return lambda issuer: f"{issuer}/{name}/"
 
 
-extracts = _prefix("extracts")  # the issuer drops extracts here
-results = _prefix("results")  # the operator drops result files here
-corrections = _prefix("corrections")  # corrected extracts and filled-in templates are dropped here
-transactions = _prefix("transactions")  # the partner's transaction reports are dropped here
-runs = _prefix("runs")  # a folder for each run
+extracts = issuer_prefix("extracts")  # the issuer drops extracts here
+results = issuer_prefix("results")  # the operator drops result files here
+corrections = issuer_prefix("corrections")  # corrected extracts and templates are dropped here
+runs = issuer_prefix("runs")  # a folder for each run
 # what was read of extracts that have no plan, so that they are read once
-identified = _prefix("identified")
-# derived: the funnel over an issuer's runs, and the transaction reports read for it
-placements = _prefix("placements")
-reconciliation = _prefix("reconciliation")  # derived: the report across an issuer's runs
+identified = issuer_prefix("identified")
+reconciliation = issuer_prefix("reconciliation")  # derived: the report across an issuer's runs
 # derived: the programme's report, of an issuer, and of all issuers that share a root
-programme = _prefix("programme")
+programme = issuer_prefix("programme")
 ALL_ISSUERS = "programme/"
-metrics = _prefix("metrics")  # derived: the metrics of an issuer, and the beat of arrivals
-journal = _prefix("journal")  # segments of the journal, by incarnation
+metrics = issuer_prefix("metrics")  # derived: the metrics of an issuer, and the beat of arrivals
+journal = issuer_prefix("journal")  # segments of the journal, by incarnation
 # what a purge or an erasure deletes or writes over is below these: in a bucket that keeps versions,
 # lifecycle rules remove what it was (deploy/s3-lifecycle.json)
-CLEANED: Final = (runs, placements, reconciliation)
+CLEANED: Final = (runs, reconciliation)
 
 
 def cleaned(issuer: str) -> list[str]:
@@ -130,8 +128,6 @@ class RunKeys:
         self.chunks = base + "chunks/"
         self.ledger = base + "ledger/"
         self.resealed = base + "sealed/"  # chunks that were sealed again, a folder for each time
-        # the partner's messages about the run's links, and what they mean
-        self.placements = base + "placements/"
 
     def sealed(self, generation: int) -> str:
         """Return the prefix of the chunks of the given time (from 1) of sealing again."""

@@ -1,17 +1,15 @@
 """Repeat what failed for a moment, within a bounded time: the inner one of two layers of retries.
 
 1. **An adapter repeats one call** (`Retry`). On S3 that is every call, for up to a minute; in a
-   directory up to six attempts within three seconds; to the partner's API up to `[service] tries`
-   attempts, and only of what is safe to repeat (`RetryPolicy` in `flows/partner_api/transport.py`).
-   If that is in vain, it raises a TryAgainError.
+   directory up to six attempts within three seconds. If that is in vain, it raises a TryAgainError.
 2. **The whole command runs again.** A TryAgainError ends a command with exit code 75, and the same
    command resumes the work. In Prefect the task does so by itself, after the waits of its form
    (`Form.retries`: `nightly` and `rerun` three times, within some six minutes; `ingest`, `deliver`,
-   `purge` and `placements` twice); a form without them ends as failed.
+   `purge` twice); a form without them ends as failed.
 
 Temporary are the errors of a store that map to StoreBusyError (`_BY_CODE` in `flows/adapters/
 s3_errors.py`, `_BY_NUMBER` in `local.py`), credentials of S3 that worked before they expired, and
-those of the API that map to ServiceBusyError.
+errors of a service that say so.
 
 No other error is retried: it needs a person. A stop signal ends the waiting.
 """

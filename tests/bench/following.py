@@ -25,13 +25,14 @@ from typing import Final, NamedTuple
 
 import httpx
 
+from flows.extensions.partner_api.client import ServiceClient, open_client
+from flows.extensions.partner_api.follow_links import follow_links
+from flows.extensions.partner_api.sessions import Credentials
+from flows.extensions.partner_api.settings import ServiceSettings
 from flows.extensions.simulator.answer_at_service import answer_at_service
 from flows.extensions.simulator.portal import Behaviour
 from flows.extensions.simulator.service.books import Client
 from flows.extensions.simulator.service_portal import ServicePortal
-from flows.partner_api.client import ServiceClient, open_client
-from flows.partner_api.follow_links import follow_links
-from flows.partner_api.sessions import Credentials
 from flows.runs.retry import Retry
 from tests import keys
 from tests.leftovers import ended
@@ -141,7 +142,7 @@ def look(bench: Bench, plan: Plan, base_url: str, day: float, *, of_all: bool = 
 @contextmanager
 def client_of(bench: Bench, *, in_real_time: bool) -> Iterator[ServiceClient]:
     """Open a client of the bench's service."""
-    settings = bench.issuer.service
+    settings = bench.issuer.table(ServiceSettings)
     assert settings is not None
     if not in_real_time:
         settings = settings.model_copy(update={"requests_per_second": 1e6})

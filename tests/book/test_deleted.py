@@ -21,7 +21,7 @@ from schemas.reasons import DELETED, UNREADABLE_DELETION
 from tests.book.test_given_up import links, stands
 from tests.book.test_upkeep import from_ledgers
 from tests.builders import quick
-from tests.partner_api.town import Population, town
+from tests.extensions.partner_api.town import Population, town
 
 MARK = {NICKNAME: "gone"}
 SETTINGS: dict[str, Any] = {"status": {NICKNAME: {"delete": ["gone", "closed"], "unknown": "send"}}}

@@ -23,9 +23,9 @@ from flows.runs.cards import CARD_WITHOUT_TWIN
 from schemas.portal import PAN
 from schemas.reasons import DELETED, EXCLUDED, UNREADABLE_DELETION
 from tests.book.test_upkeep import from_ledgers
+from tests.extensions.partner_api.town import Population, town
 from tests.memory import MemoryStore
 from tests.night import edges
-from tests.partner_api.town import Population, town
 
 DAY = date(2026, 11, 20)
 OTHER_CARD = "5555555555554444"  # a published test card

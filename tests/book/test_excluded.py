@@ -26,7 +26,7 @@ from schemas.reasons import EXCLUDED_SINCE as NOT_RENEWED
 from tests.book.test_given_up import stands
 from tests.book.test_upkeep import from_ledgers
 from tests.builders import quick
-from tests.partner_api.town import Population, town
+from tests.extensions.partner_api.town import Population, town
 
 OTHER = "4111111111111111"  # a published test card
 BLOCKED: dict[str, str | None] = {NICKNAME: "P"}

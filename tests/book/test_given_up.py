@@ -33,9 +33,9 @@ from schemas.expressions import PUBLISHED
 from schemas.portal import ADDRESS1, CITY, PAN
 from schemas.records import GivingUp, NamedCard
 from tests.builders import quick
+from tests.extensions.partner_api.town import Population, town
 from tests.memory import MemoryStore
 from tests.night import NOON, edges
-from tests.partner_api.town import Population, town
 
 WHY = "the account is closed"
 

@@ -21,7 +21,7 @@ from flows.reports.survey import survey
 from flows.reports.work import Work, lines
 from flows.resend.template import template_of_all_runs
 from tests.book.test_standing import attempt
-from tests.partner_api.town import Population, town
+from tests.extensions.partner_api.town import Population, town
 
 DAY = date(2026, 11, 20)
 WHY = "nobody of ours"

@@ -13,28 +13,22 @@ from flows.book.attempts import ATTEMPT
 from flows.book.book import read_book
 from flows.book.fold import fold
 from flows.book.people import balance
-from flows.book.stages import (
-    DELIVERED_LINK,
-    FOLLOWED,
-    NO_STAGES,
-    REPORTED_END,
-    STAGES,
-    known_links,
-    with_stages,
-)
+from flows.book.stages import DELIVERED_LINK, NO_STAGES, STAGES, known_links, with_stages
 from flows.book.stages import coverage as stages_coverage
 from flows.book.standing import standing
 from flows.extensions.deliveries.delivered import delivered_links
 from flows.extensions.deliveries.delivery import deliver
-from flows.partner_api.follow_links import follow_links
+from flows.extensions.partner_api.follow_links import follow_links
+from flows.extensions.partner_api.link_stages import FOLLOWED, REPORTED
+from flows.extensions.partner_api.placements import transactions
+from flows.extensions.partner_api.unknowns import REPORTS, SERVICE
 from flows.reports.survey import survey
 from flows.resend.ending_links import ending_links
-from flows.runs.keys import transactions
-from schemas.partner_api.unknowns import REPORTS, SERVICE
 from tests.book.test_standing import LINK, TODAY, attempt
+from tests.extensions.partner_api.test_placements import place_at_every_site
 from tests.night import BANK, DAY, NOON, Bench, local_bench, made_once
-from tests.partner_api.test_placements import place_at_every_site
 from tests.placed import placed
+from tests.stages import stages_with
 
 THEN = datetime(2026, 11, 22, 8, tzinfo=UTC)
 OPENED_AT = THEN + timedelta(hours=3)
@@ -69,13 +63,13 @@ def followed(
 def reported(placed: bool | None, on: date | None = None, **jobs: Any) -> dict[str, Any]:
     end = {"cuid": "a", "reported_opened": True, "reported_placed": placed, "completed_on": on}
     says = {f"reported_{name}": value for name, value in jobs.items()}
-    return {"reported": pl.DataFrame([{**end, **says}], REPORTED_END)}
+    return {"reported": pl.DataFrame([{**end, **says}], REPORTED)}
 
 
 def staged(*attempts: dict[str, object], day: date = TODAY, **stages: Any) -> pl.DataFrame:
     rows = [{"row": 1, "as_of": date(2026, 11, 1), **row} for row in attempts]
     cards = standing(fold(pl.DataFrame(rows, ATTEMPT)), day)
-    return with_stages(cards, NO_STAGES._replace(**stages)).sort("expiration")
+    return with_stages(cards, stages_with(**stages)).sort("expiration")
 
 
 def stands(*attempts: dict[str, object], **changes: Any) -> list[str]:
@@ -151,7 +145,7 @@ def test_how_far_a_link_came_is_known_by_the_service_else_by_a_report(
     rows = [{"row": 1, "as_of": date(2026, 11, 1), **attempt("linked")}]
     cards = standing(fold(pl.DataFrame(rows, ATTEMPT)), TODAY)
 
-    known = stages_coverage([known_links(cards, NO_STAGES._replace(**says))])
+    known = stages_coverage([known_links(cards, stages_with(**says))])
 
     assert 1 == known["links"]
     assert known_by == [known[stage]["known_by"] for stage in STAGES]
@@ -161,7 +155,7 @@ def test_a_card_that_an_earlier_link_placed_is_known_by_the_service() -> None:
     rows = [{"row": 1, **attempt("linked")}, {"row": 1, **attempt("linked", 2)}]
     cards = standing(fold(pl.DataFrame(rows, ATTEMPT)), TODAY)
 
-    known = known_links(cards, NO_STAGES._replace(**followed(placed=True)))
+    known = known_links(cards, stages_with(**followed(placed=True)))
 
     assert [(SERVICE,) * 3] == known.select(f"{stage}_by" for stage in STAGES).rows()
 

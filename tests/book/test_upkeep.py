@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection, update
 
-from flows.book import link_stages, upkeep
+from flows.book import upkeep
 from flows.book.attempts import ATTEMPT
 from flows.book.book import read_book
 from flows.book.stored_book import ReadRun, forget_rows, of_turn, read_attempts, read_runs
@@ -21,11 +21,13 @@ from flows.book.upkeep import BookOfRuns, forget_book
 from flows.database.connection import Database
 from flows.database.within import Within
 from flows.extensions.deliveries.delivery import deliver
-from flows.partner_api.follow_links import follow_links
+from flows.extensions.partner_api import link_stages
+from flows.extensions.partner_api.follow_links import follow_links
+from flows.extensions.partner_api.placements import transactions
 from flows.runs.context import overlaid
 from flows.runs.events import record_event
 from flows.runs.frames import write_parquet
-from flows.runs.keys import keys_of, transactions
+from flows.runs.keys import keys_of
 from flows.runs.outbox import move
 from flows.submissions.submit import Request, submit
 from schemas import database as tables

@@ -16,7 +16,7 @@ from flows.extensions.simulator.practice_people import (
     practice_people,
 )
 from tests import keys
-from tests.cli.test_placements import cardlink, configure, serve
+from tests.extensions.partner_api.test_placements_command import cardlink, configure, serve
 from tests.night import NOON, submitted
 from tests.service import running_service
 

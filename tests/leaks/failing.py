@@ -27,7 +27,13 @@ OURS: Final = (
             "operations",
         )
     ),
-    *("flows.partner_api", "flows.adapters", "flows.configuration", "flows.wiring", "schemas"),
+    *(
+        "flows.extensions.partner_api",
+        "flows.adapters",
+        "flows.configuration",
+        "flows.wiring",
+        "schemas",
+    ),
 )
 BOUNDARY: Final = ("flows.errors", "flows.redaction")  # what is being tested
 

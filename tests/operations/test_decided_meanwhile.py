@@ -14,13 +14,11 @@ import pytest
 from sqlalchemy import Connection
 
 from flows.database.connection import Database
-from flows.operations.erasure import OfRows, erase
+from flows.extensions.privacy.erasure import OfRows, erase
 from flows.operations.manual_attribution import attribute_row, reingest, withdraw
 from flows.runs.context import IssuerContext
 from flows.runs.events import ANSWERED
-from tests.night import Bench
-from tests.operations.test_attribute import REPORTS, answered, from_scratch
-from tests.operations.test_erasure import (
+from tests.extensions.privacy.test_erasure import (
     GONE,
     OTHERS,
     WITHDRAWING,
@@ -29,6 +27,8 @@ from tests.operations.test_erasure import (
     naming,
     row_of,
 )
+from tests.night import Bench
+from tests.operations.test_attribute import REPORTS, answered, from_scratch
 
 WHY = "the partner says so"
 T = TypeVar("T")

@@ -28,9 +28,9 @@ from flows.submissions.rehearsal import rehearse
 from flows.submissions.submit import Request
 from schemas.expressions import PUBLISHED
 from schemas.records import Dismissal
+from tests.extensions.partner_api.town import town
 from tests.night import NOON, Bench, local_bench, made_once, submitted
 from tests.operations.retention import YEAR, cleaner, later
-from tests.partner_api.town import town
 
 COPY = "copy of bank.csv"
 

@@ -22,7 +22,6 @@ from flows.extensions.deliveries.receivers import confirm
 from flows.extensions.deliveries.webhook import Answer
 from flows.operations import (
     break_decisions,
-    erasing,
     giving_up,
     manual_attribution,
     reread,
@@ -32,6 +31,7 @@ from flows.operations import (
 )
 from flows.operations.giving_up import Which, _of_reasons
 from flows.reports.reconciled import Findings
+from flows.runs import ledger_rewriting
 from flows.runs.chunks import OutboxChunk
 from flows.runs.events import ANSWERED
 from flows.runs.journal import enter
@@ -129,7 +129,7 @@ def test_a_part_of_a_ledger_is_written_anew_under_a_name_that_no_record_has() ->
         store=MemoryStore(), keys=keys, rewritten_parts=earlier, ledger_part=lambda _: ledger
     )
 
-    anew = erasing._rewritten(cast(Any, run), part, [1])
+    anew = ledger_rewriting._rewritten(cast(Any, run), part, [1])
 
     assert anew is not None
     assert "l-erased-4.parquet" == anew.now

@@ -23,9 +23,9 @@ from flows.extensions.deliveries.delivery import deliver
 from flows.extensions.governance.in_force import compared
 from flows.extensions.governance.requests import unexpired
 from flows.extensions.governance.two_persons import ApprovalError, Command, carrying_out, request
+from flows.extensions.partner_api.link_plan import LOST, NO_ANSWER, RowName, RowOutcome, plan_links
 from flows.operations.audit import verify
 from flows.operations.recovery import SegmentsError, recover
-from flows.partner_api.link_plan import LOST, NO_ANSWER, RowName, RowOutcome, plan_links
 from flows.runs.adapters import Adapters
 from flows.runs.decisions import CARDS, decide
 from flows.runs.erased import NamedPeople
@@ -37,10 +37,10 @@ from flows.runs.store import Entry, Store
 from flows.runs.stored_journal import OtherJournalError, flush_journal, stored_entries
 from schemas.records import GivingUp, NamedCard, SingleAnswered, SingleAsked
 from tests import keys
+from tests.extensions.partner_api.linker import SERVICE
 from tests.memory import MemoryStore
 from tests.night import BANK, DAY, NOON, Bench, edges, issuer, local_bench
 from tests.operations.test_checkpoints import TOML
-from tests.partner_api.linker import SERVICE
 from tests.singles import recorded
 from tests.storms import FailingStore
 

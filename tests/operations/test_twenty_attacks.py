@@ -14,13 +14,13 @@ from typing import NamedTuple
 import pytest
 from sqlalchemy import Executable, delete, update
 
+from flows.extensions.privacy.erasure import OfRows, erase
 from flows.operations.audit import verify
 from flows.operations.audit_journal import CHANGED, REMOVED
-from flows.operations.erasure import OfRows, erase
 from flows.runs.decisions import ERASURE
 from schemas.database import DECISION
+from tests.extensions.privacy.test_erasure import cleaner, delivered, row_of, trailed
 from tests.night import BANK
-from tests.operations.test_erasure import cleaner, delivered, row_of, trailed
 
 TESTS = Path(__file__).parents[1]
 

@@ -28,12 +28,13 @@ from flows.extensions.deliveries.acknowledgement import acknowledgements
 from flows.extensions.deliveries.delivered import deliveries
 from flows.extensions.deliveries.delivery import deliver
 from flows.extensions.deliveries.receivers import confirm
+from flows.extensions.partner_api.follow_links import follow_links
+from flows.extensions.partner_api.placements import transactions
+from flows.extensions.privacy.erasure import OfRows, erase
 from flows.operations.alert_history import watch
-from flows.operations.erasure import OfRows, erase
 from flows.operations.metrics import write_metrics
 from flows.operations.purge import purge
 from flows.pages import site
-from flows.partner_api.follow_links import follow_links
 from flows.reports.across import reconcile_runs
 from flows.reports.programme_report import programme_of, read_issuer, write_programme
 from flows.reports.rebuild import rebuild
@@ -50,7 +51,6 @@ from flows.runs.keys import (
     programme,
     results,
     runs,
-    transactions,
 )
 from flows.runs.store import StoreDeniedError, VerdictAwaitedError, ensure_usable
 from flows.runs.stored_journal import flush_journal

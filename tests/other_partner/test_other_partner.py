@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from flows.cli.main import main
-from flows.runs.keys import transactions
-from tests.cli.test_placements import configure
+from flows.extensions.partner_api.placements import transactions
+from tests.extensions.partner_api.test_placements_command import configure
 from tests.night import BANK, Bench, local_bench
 from tests.other_partner.serving import ENVIRONMENT, Served, other_partner
 

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from flows.extensions.partner_api.link_requests import Terms
+from flows.extensions.partner_api.linking import link_row
 from flows.operations.metrics import write_metrics
-from flows.partner_api.link_requests import Terms
-from flows.partner_api.linking import link_row
 from flows.reports.across import reconcile_runs
 from flows.reports.hours import hours_of
 from flows.reports.rebuild import rebuild
 from flows.runs.keys import extracts, reconciliation, results
 from schemas.portal import PAN
 from tests.builders import portal_rows
+from tests.extensions.partner_api.linker import PANS, REACHED, SERVICE, URL, Linker
 from tests.night import BANK, NOON, Bench, local_bench, portal_csv
-from tests.partner_api.linker import PANS, REACHED, SERVICE, URL, Linker
 from tests.planted import set_run
 
 HEAD = "cuid,last_4,url,expiration_date,error"

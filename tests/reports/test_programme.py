@@ -16,9 +16,11 @@ import polars as pl
 from flows.book.attempts import ATTEMPT
 from flows.book.fold import fold
 from flows.book.people import balance
-from flows.book.stages import NO_STAGES, REPORTED_END, with_stages
+from flows.book.stages import NO_STAGES, with_stages
 from flows.book.standing import standing
-from flows.partner_api.follow_links import follow_links
+from flows.extensions.partner_api.follow_links import follow_links
+from flows.extensions.partner_api.link_stages import REPORTED
+from flows.extensions.partner_api.placements import transactions
 from flows.reports import programme
 from flows.reports.programme import IssuerFacts
 from flows.reports.programme_report import (
@@ -29,8 +31,8 @@ from flows.reports.programme_report import (
     write_programme,
 )
 from flows.reports.run_facts import RunFacts
-from flows.runs.keys import transactions
 from tests.night import BANK, NOON, local_bench
+from tests.stages import stages_with
 
 TODAY = date(2026, 11, 20)  # a Friday
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -70,8 +72,8 @@ def issuer(
         {"cuid": holder, "reported_placed": is_placed}
         for holder, is_placed in (placed or {}).items()
     ]
-    reported = pl.DataFrame(known, REPORTED_END)
-    cards = with_stages(cards, NO_STAGES._replace(reported=reported))
+    reported = pl.DataFrame(known, REPORTED)
+    cards = with_stages(cards, stages_with(reported=reported))
     return IssuerFacts(name, programme.cardholders(cards), balance(cards), runs, within)
 
 
@@ -208,9 +210,9 @@ def test_days_run_from_the_link_to_the_placed_card() -> None:
     linked = attempt("a", "linked", LAST_WEEK, since=came)
     cards = standing(fold(pl.DataFrame([linked], ATTEMPT)), TODAY)
     says = {"cuid": "a", "reported_placed": True, "completed_on": date(2026, 11, 14)}
-    reported = pl.DataFrame([says], REPORTED_END)
+    reported = pl.DataFrame([says], REPORTED)
 
-    known = programme.cardholders(with_stages(cards, NO_STAGES._replace(reported=reported)))
+    known = programme.cardholders(with_stages(cards, stages_with(reported=reported)))
 
     assert [(LAST_WEEK, True, LAST_WEEK, 4)] == known.select(
         "week", "placed", "placed_week", "days"

@@ -195,9 +195,12 @@ def test_the_facts_are_those_of_the_run_as_of_the_day_at_the_issuer(
     }
     for function, stand_in in noted.items():
         monkeypatch.setattr(rebuild, function, stand_in)
-    funnel_of = Noted(funnel)
+    facts_of = Noted({"funnel": funnel} if funnel else {})
+    monkeypatch.setattr(
+        rebuild, "hooks", lambda name: [facts_of] if name == "summary_facts" else []
+    )
 
-    facts = rebuild._summary(bench.context._replace(funnel=funnel_of), run, total, NOON)
+    facts = rebuild._summary(bench.context, run, total, NOON)
 
     told = with_attempts(result, attempts["after"]) if attempts else result
     expected: dict[str, Any] = {"rows": {"read": 1}, "hours": {"median": 1}}
@@ -218,7 +221,7 @@ def test_the_facts_are_those_of_the_run_as_of_the_day_at_the_issuer(
     within = bench.issuer.portal.link_within_hours
     assert [(run, total.arrivals, within)] == noted["run_hours"].calls
     assert [(run, {"read": 1})] == noted["attempts_after"].calls
-    assert [(run, DAY + timedelta(days=1))] == funnel_of.calls
+    assert [(run, DAY + timedelta(days=1))] == facts_of.calls
 
 
 def closing(name: str) -> Closing:

@@ -357,7 +357,7 @@ WRONG: dict[str, Callable[[list[dict[str, Any]]], list[str]]] = {
     "STRANGE_NAME": lines,
 }
 APART = {"MISNAMED_FILE", "MERGED_FILE", "FOREIGN_FILE"}  # about a file as a whole, and two chunks
-# of transaction reports: tests/partner_api; beside a whole file: tests/results/test_reconcile.py
+# of transaction reports: tests/extensions/partner_api; beside a whole file: tests/results/test_reconcile.py
 ELSEWHERE = {"UNKNOWN_TRANSACTION", "DAMAGED_TRANSACTIONS", "DAMAGED_COPY"}
 AGAIN = (
     "RESULT_SHORT",

@@ -12,11 +12,13 @@ from flows.book.book import Book
 from flows.book.departures import NOBODY
 from flows.book.given_up import NOBODY as UNDECIDED
 from flows.book.kept_links import NONE_KEPT
-from flows.book.stages import FOLLOWED, NO_STAGES, REPORTED_END, Stages
+from flows.book.stages import NO_STAGES, Stages
+from flows.extensions.partner_api.link_stages import FOLLOWED, REPORTED
 from flows.reports.cardholder import SINGLE, UNSENT, Attempt, single_attempt
 from flows.reports.cardholder_status import CardStatus, Renewals, card_statuses
 from schemas.reasons import DYING
 from schemas.records import SingleAnswered, SingleAsked
+from tests.stages import stages_with
 
 TODAY = date(2026, 11, 20)
 RUN = "bank-20261101-00000001"
@@ -220,7 +222,7 @@ def test_a_link_was_seen_opened_on_a_day_where_a_check_saw_it(
     opened = {**{name: link[name] for name in names}, "opened": True, "opened_at": seen}
     followed = pl.DataFrame([opened], FOLLOWED)
 
-    [status] = statuses(link, stages=NO_STAGES._replace(followed=followed))
+    [status] = statuses(link, stages=stages_with(followed=followed))
 
     assert f"has a link until 2027-01-01, which {came}" == status.stands
 
@@ -231,7 +233,7 @@ def test_a_link_by_which_no_card_was_placed_says_why() -> None:
     failed = {**{name: link[name] for name in names}, "opened": True, "failed": "PROCESS_FAILURE"}
     followed = pl.DataFrame([failed], FOLLOWED)
 
-    [status] = statuses(link, stages=NO_STAGES._replace(followed=followed))
+    [status] = statuses(link, stages=stages_with(followed=followed))
 
     assert "has a link until 2027-01-01; placing the card failed: PROCESS_FAILURE" == status.stands
 
@@ -239,9 +241,9 @@ def test_a_link_by_which_no_card_was_placed_says_why() -> None:
 def test_a_placed_card_needs_nothing_although_its_link_has_ended() -> None:
     ended = attempt(1, "linked", expires_on=TODAY - timedelta(1))
     says = {"cuid": "C1", "reported_placed": True, "completed_on": date(2026, 11, 9)}
-    placed = pl.DataFrame([says], REPORTED_END)
+    placed = pl.DataFrame([says], REPORTED)
 
-    [status] = statuses(ended, stages=NO_STAGES._replace(reported=placed))
+    [status] = statuses(ended, stages=stages_with(reported=placed))
 
     assert ("is placed since 2026-11-09", "") == (status.stands, status.then)
 

@@ -27,8 +27,8 @@ from schemas.reasons import CHANGED
 from tests.again import again
 from tests.book.test_upkeep import cancel
 from tests.builders import quick
+from tests.extensions.partner_api.town import Population, town
 from tests.night import issuer, kept_folder
-from tests.partner_api.town import Population, town
 
 PEOPLE = "abcdefgh"
 WISH = RowSelection(changed=True)

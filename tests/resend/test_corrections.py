@@ -41,9 +41,9 @@ from schemas.portal import (
 )
 from tests.again import ERRORS, PANS, again, correct, of_rows, sent
 from tests.builders import portal_rows
+from tests.extensions.partner_api.town import Population, town
 from tests.memory_bench import memory_bench
 from tests.night import DAY, Bench, local_bench, portal_csv
-from tests.partner_api.town import Population, town
 
 NOTHING = RowSelection()
 

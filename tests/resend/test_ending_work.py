@@ -27,8 +27,8 @@ from flows.runs.keys import extracts
 from schemas.portal import CITY, MONTH, YEAR
 from tests.again import correct
 from tests.builders import quick, share_of
+from tests.extensions.partner_api.town import Population, town
 from tests.memory_bench import memory_bench
-from tests.partner_api.town import Population, town
 
 KINDS = "links"
 LIMITS = {"max_reject_rate": 1.0, "max_error_rate": 1.0, "max_row_jump": 1.0}

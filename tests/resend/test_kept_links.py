@@ -26,7 +26,7 @@ from flows.runs.errors import NotFoundError
 from schemas.portal import ADDRESS1
 from schemas.reasons import CHANGED, REVERTED, STANDING
 from tests.again import again
-from tests.partner_api.town import Population, town
+from tests.extensions.partner_api.town import Population, town
 from tests.resend.test_changed import after_a_move, delta, feed, moved, stand
 
 WHY = "the ZIP is the same"

@@ -26,7 +26,7 @@ from schemas.portal import CITY, COUNTRY, PAN
 from schemas.reasons import REVERTED, STANDING
 from tests.again import again, correct
 from tests.builders import quick
-from tests.partner_api.town import Population, town
+from tests.extensions.partner_api.town import Population, town
 from tests.resend.test_changed import MOVED, PEOPLE, delta, moved, stand
 
 KIND = "newer rows refused"

@@ -26,8 +26,8 @@ from flows.runs.outbox import move
 from schemas.portal import ADDRESS1, CITY, CUID, CVV, PAN, YEAR
 from tests.again import ERRORS, PANS, REJECTS, again, correct, in_state, night, of_rows, sent
 from tests.builders import portal_rows
+from tests.extensions.partner_api.town import town
 from tests.night import NOON, Bench, local_bench, portal_csv, submitted
-from tests.partner_api.town import town
 
 
 def test_what_the_partner_refused_goes_out_again_as_a_run_of_its_own(tmp_path: Path) -> None:

@@ -10,15 +10,15 @@ import polars as pl
 import pytest
 from pydantic import ValidationError
 
+from flows.extensions.partner_api.expiry import last_day
+from flows.extensions.partner_api.jobs import ACK_KEY, CredentialRequest
+from flows.extensions.partner_api.profile import Profile
 from schemas import record_layout, toml_problems
 from schemas.conditions import LONGEST
 from schemas.copybook import CopybookError
 from schemas.expressions import holds_card
 from schemas.issuer import RuleSettings
 from schemas.mapping import Cell
-from schemas.partner_api.expiry import last_day
-from schemas.partner_api.jobs import ACK_KEY, CredentialRequest
-from schemas.partner_api.profile import Profile
 from schemas.portal import CITY
 from schemas.portal_settings import PortalSettings
 from schemas.record_layout import read_layout

@@ -22,8 +22,8 @@ from schemas.reasons import (
 )
 from tests.book.test_given_up import stands
 from tests.builders import portal_rows
+from tests.extensions.partner_api.town import town
 from tests.night import DAY, issuer, local_bench, portal_csv
-from tests.partner_api.town import town
 
 AMEX = "378282246310005"
 LONG = "6304000000000000000"  # 19 digits, a right check digit

@@ -22,8 +22,8 @@ from flows.submissions.extract_states import extract_states, extracts_to_submit
 from flows.submissions.gates import RejectRateError
 from flows.submissions.plan import DuplicateExtractError
 from tests import keys, servers
+from tests.extensions.partner_api.town import town
 from tests.night import BANK, DAY, Bench, issuer, local_bench, submitted
-from tests.partner_api.town import town
 from tests.storms import FailingStore
 
 NAMES = ("bank-20261118.csv", "bank-20261119.csv", "bank-20261120.csv")

@@ -30,8 +30,8 @@ from flows.submissions.submit import Request
 from schemas.portal import ADDRESS1, CUID, FIRST_NAME, MONTH, NICKNAME, PAN, YEAR, columns
 from schemas.reasons import AWAITED, CHANGED, REVERTED, STANDING
 from tests.builders import portal_rows, quick
+from tests.extensions.partner_api.town import Population, committed, town
 from tests.night import portal_csv
-from tests.partner_api.town import Population, committed, town
 from tests.submissions.test_publisher import failing
 
 

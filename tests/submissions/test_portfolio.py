@@ -24,7 +24,7 @@ from flows.submissions.submit import Request
 from schemas.portal import ADDRESS1, CITY, CUID, FIRST_NAME, MONTH, YEAR
 from schemas.reasons import AWAITED, REFUSED, REVERTED, STANDING
 from tests.builders import quick
-from tests.partner_api.town import Population, committed, town
+from tests.extensions.partner_api.town import Population, committed, town
 from tests.resend.test_changed import stand
 
 

@@ -16,8 +16,8 @@ from flows.runs.store import StoreBusyError
 from flows.submissions.publisher import PartialRunError
 from schemas.portal import ADDRESS1, FIRST_NAME
 from schemas.reasons import AWAITED, STANDING
+from tests.extensions.partner_api.town import town
 from tests.night import Bench
-from tests.partner_api.town import town
 from tests.storms import FailingStore
 
 

@@ -19,11 +19,11 @@ import polars as pl
 import pytest
 
 from flows.adapters.local import LocalStore
+from flows.extensions.partner_api.link_requests import Terms
+from flows.extensions.partner_api.linking import link_row, link_typed
+from flows.extensions.partner_api.service import LinkRequestError
 from flows.operations.reread import RowsDifferError
 from flows.operations.reseal import reseal
-from flows.partner_api.link_requests import Terms
-from flows.partner_api.linking import link_row, link_typed
-from flows.partner_api.service import LinkRequestError
 from flows.resend.renewal import renew
 from flows.resend.resubmission import Request, plan_resubmit
 from flows.resend.selection import UNCHANGED, RowSelection
@@ -33,8 +33,8 @@ from schemas.rule import Rule
 from tests import keys
 from tests.again import PANS, again, correct
 from tests.builders import portal_rows, quick
+from tests.extensions.partner_api.linker import REACHED, SERVICE, TYPED, Linker
 from tests.night import NOON, Bench, local_bench, portal_csv
-from tests.partner_api.linker import REACHED, SERVICE, TYPED, Linker
 from tests.submissions.made_up import Asked, added, watched
 
 Cells = Mapping[str, str | None]

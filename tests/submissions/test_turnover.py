@@ -11,7 +11,7 @@ from flows.submissions.gates import LeaversError, NewcomersError
 from flows.submissions.rehearsal import rehearse
 from flows.submissions.submit import Request
 from schemas.portal import CUID, FIRST_NAME, NICKNAME, PAN
-from tests.partner_api.town import Population, town
+from tests.extensions.partner_api.town import Population, town
 
 BOTH = ("leavers", "newcomers")
 HALF = [f"c-{number:02}" for number in range(15)]

@@ -12,13 +12,14 @@ from typing import Any, NamedTuple
 
 from flows.commands.context import Context
 from flows.commands.entry import Entry
+from flows.extensions.privacy.lines import ERASING
 from flows.registry import ENTRIES
-from flows.reports.work_kinds import ERASING, UNKNOWN_SINGLES
+from flows.reports.work_kinds import UNKNOWN_SINGLES
 from flows.runs.stored_journal import flush_journal
+from tests.extensions.partner_api.linker import left_over
 from tests.night import DAY, Bench
 from tests.operations.test_questions import answered as answered_in_part
 from tests.operations.test_questions import filled, written
-from tests.partner_api.linker import left_over
 from tests.test_dry_runs import CASES, WHY, Facts, answered, bank, facts_of, sent, with_rows
 from tests.torture.partner import SERVICE
 
@@ -161,7 +162,7 @@ MORE = {
 
 
 SPECIAL: dict[str, dict[str, Any]] = {
-    "person erase": {"half_done": ERASING, "adds_records": True},
+    "person erase": {"half_done": ERASING.name, "adds_records": True},
     # each request to read a file again is a record of its own
     "mend ingest-again": {"adds_records": True},
 }

@@ -11,9 +11,9 @@ from typing import Any
 from unittest.mock import patch
 from uuid import uuid4
 
-from flows.partner_api.service import NoSuchRecordError
-from schemas.partner_api.card_link import CardLink, CardLinkRequest
-from schemas.partner_api.jobs import JobRecord
+from flows.extensions.partner_api.card_link import CardLink, CardLinkRequest
+from flows.extensions.partner_api.jobs import JobRecord
+from flows.extensions.partner_api.service import NoSuchRecordError
 
 SERVICE = """
 [service]
@@ -61,4 +61,4 @@ def served(folder: Path) -> AbstractContextManager[Any]:
     def client(*_: Any, **__: Any) -> Iterator[FiledPartner]:
         yield FiledPartner(folder)
 
-    return patch("flows.partner_api.connection.service_client", client)
+    return patch("flows.extensions.partner_api.connection.service_client", client)

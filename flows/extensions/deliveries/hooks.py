@@ -43,13 +43,12 @@ if TYPE_CHECKING:
     from flows.reports.work_kinds import Kind
     from flows.runs.adapters import Adapters
     from flows.runs.context import IssuerContext
-    from flows.runs.erased import Mention, People
+    from flows.runs.erased import Mention, People, Place
     from flows.runs.notices import Event
     from flows.runs.store import Cleaner, Entry
     from flows.runs.stored_run import StoredRun
     from flows.steps import Step
     from schemas.issuer import Issuer
-    from schemas.personal_data import Place
 
 
 def after_commit(context: IssuerContext, result: Result) -> Result:
@@ -160,7 +159,9 @@ def mentions(context: IssuerContext, people: People, runs: Collection[str]) -> I
     return personal.mentions(context, people, runs)
 
 
-def erase(_context: IssuerContext, cleaner: Cleaner, named: Iterable[Mention]) -> None:
+def erase(
+    _context: IssuerContext, cleaner: Cleaner, _people: People, named: Iterable[Mention]
+) -> None:
     """Delete what names them and nobody has to confirm first."""
     personal.erase(cleaner, named)
 

@@ -26,10 +26,9 @@ from flows.extensions.deliveries.delivered import (
 )
 from flows.runs.adapters import Adapters
 from flows.runs.context import IssuerContext
-from flows.runs.erased import Mention, People
+from flows.runs.erased import Mention, People, Place
 from flows.runs.frames import from_parquet
 from flows.runs.store import Cleaner, Entry, read_if_stored
-from schemas.personal_data import Place
 from schemas.tables import parquet
 
 PLACES = {

@@ -24,11 +24,10 @@ if TYPE_CHECKING:
     from flows.reports.work import Work
     from flows.reports.work_kinds import Kind
     from flows.runs.context import IssuerContext
-    from flows.runs.erased import Mention, People
+    from flows.runs.erased import Mention, People, Place
     from flows.runs.store import Cleaner
     from flows.runs.stored_run import StoredRun
     from flows.steps import Text
-    from schemas.personal_data import Place
     from schemas.settings import Act
 
 
@@ -86,6 +85,8 @@ def mentions(context: IssuerContext, people: People, _runs: Collection[str]) -> 
     return requests.mentions(context, people)
 
 
-def erase(context: IssuerContext, _cleaner: Cleaner, named: Iterable[Mention]) -> None:
+def erase(
+    context: IssuerContext, _cleaner: Cleaner, _people: People, named: Iterable[Mention]
+) -> None:
     """Remove what requests say of them."""
     requests.erase(context, named)

@@ -20,14 +20,13 @@ from flows.redaction import redact
 from flows.runs.adapters import Adapters
 from flows.runs.context import IssuerContext
 from flows.runs.documents import record_of_row
-from flows.runs.erased import Mention, People
+from flows.runs.erased import Mention, People, Place
 from flows.runs.identity import canonical, digest
 from flows.runs.journal import Act, enter, plain
 from flows.runs.keys import extracts
 from flows.runs.stored_run import StoredRun
 from flows.steps import Step, parsed_line
 from schemas.database import JOURNAL
-from schemas.personal_data import Place
 from schemas.records import Record
 
 PLACE: Final = "requests"

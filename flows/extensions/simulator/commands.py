@@ -161,8 +161,8 @@ def practice(
         context.terminal.show(base_url)
         for line in _instructions(base_url, secret, fingerprint, exports):
             context.terminal.say(line)
-        service = issuer_context.issuer.service if issuer_context else None
-        unspoken = simulator.unspoken_tables(service) if service else []
+        service = simulator.service_settings(issuer_context.issuer if issuer_context else None)
+        unspoken = simulator.unspoken_tables(service)
         if unspoken:
             tables = ", ".join(unspoken)
             context.terminal.say(f"It speaks as the interface does: practise without {tables}.")

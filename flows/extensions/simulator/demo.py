@@ -20,7 +20,7 @@ from typing import Annotated, Any, NamedTuple
 from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.parameters import Field, Number
-from flows.commands.result import Part, Result
+from flows.commands.result import Part, Result, Table
 from flows.configuration import load_issuer
 from flows.errors import OperatorError
 from flows.extensions.simulator.commands import answer_by_practice
@@ -100,7 +100,7 @@ def demo(
     shown: list[Part] = [*chain.from_iterable(report.shown for report in reports)]
     return Result(
         {"runs": [report.facts for report in reports], "folder": str(base)},
-        [*shown, "", outcome.funnel, "", f"Everything is below {folder / base.relative_to(home)}"],
+        [*shown, "", *outcome.funnel, f"Everything is below {folder / base.relative_to(home)}"],
         Step("worklist", config=home),
         max((report.exit_code for report in reports), default=1),
     )
@@ -110,17 +110,17 @@ class _Outcome(NamedTuple):
     """The summaries of the reports of the ingest, and the funnel of the placements."""
 
     summaries: list[dict[str, Any]]
-    funnel: Part
+    funnel: list[Part]
 
 
 def _from_links_to_cards(
     folder: Path, listener: socket, secret: Path, say: Callable[[str], None]
 ) -> _Outcome:
     """Let the simulated partner answer, cardholders act, and the flows take up what came of it."""
+    from flows import forms
     from flows.extensions.simulator.demo_service import SEED, demo_service
     from flows.extensions.simulator.portal import Behaviour, two_months_after
-    from flows.forms import ingest, placements
-    from flows.partner_api.coverage import funnel_tables
+    from flows.reports.sections import sections
 
     # counted from today: a demo years from now still has links to show
     ends = two_months_after(now().date())
@@ -130,13 +130,17 @@ def _from_links_to_cards(
         say("· the simulated portal answers")
         answer_by_practice(wire(folder, ISSUER), service.base_url, behaviour)
         say("· running the ingest flow")
-        summaries = ingest(ISSUER)["reports"]
+        summaries = forms.ingest(ISSUER)["reports"]
+        if not hasattr(forms, "placements"):  # nothing asks the partner what came of links
+            return _Outcome(summaries, [])
         say("· cardholders open their links and place their cards")
         service.play_people()
         say("· running the placements flow")
-        facts = placements(ISSUER)
-    # the other tables say how old links are by now
-    return _Outcome(summaries, funnel_tables(ISSUER, facts["funnel"])[0])
+        facts = forms.placements(ISSUER)
+    [section] = sections(facts)
+    table = section.tables[0]  # the others say how old links are by now
+    title = f"{ISSUER}: from link to placed card"
+    return _Outcome(summaries, [Table(table.head, table.rows, title=title), ""])
 
 
 def make_room(folder: Path) -> None:
@@ -179,12 +183,14 @@ def _embed(folder: Path, listener: socket) -> None:
     """
     from flows.extensions.simulator.demo_service import client_variables
     from flows.extensions.simulator.service.serving import address
+    from schemas.issuer import Issuer
 
     base_url = address(listener)
     port = listener.getsockname()[1]
-    service = SERVICE.format(base_url=base_url, folder=folder, issuer=ISSUER, port=port)
-    with (folder / f"{ISSUER}.toml").open("a", encoding="utf-8") as toml:
-        toml.write(service)
+    if "service" in Issuer.model_fields:
+        service = SERVICE.format(base_url=base_url, folder=folder, issuer=ISSUER, port=port)
+        with (folder / f"{ISSUER}.toml").open("a", encoding="utf-8") as toml:
+            toml.write(service)
     for name in [name for name in os.environ if name.startswith("PREFECT_")]:
         del os.environ[name]
     os.environ.update(

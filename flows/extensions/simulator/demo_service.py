@@ -23,9 +23,8 @@ from flows.extensions.simulator.service.people_at_links import let_cardholders_a
 from flows.extensions.simulator.service.recount import totals
 from flows.extensions.simulator.service.refusals import Disturbance
 from flows.extensions.simulator.service.serving import address, serving
+from flows.extensions.simulator.service.wire import CARDHOLDER_MESSAGES, LINKS, Spoken
 from schemas.issuer import Issuer
-from schemas.partner_api.profile import CARDHOLDER_MESSAGES, LINKS
-from schemas.partner_api.service import ServiceSettings
 
 SEED: Final = 1
 # what the service does not say of some links, so that the report shows how that looks
@@ -67,8 +66,7 @@ def demo_service(
     noon = datetime.combine(today, time(12), UTC)
     with portal_opener(secret_key) as opener:
         state = ServiceState(opener, noon, habits)
-        settings = ServiceSettings(base_url=base_url)
-        app = create_app(state, settings, lambda: state.now)
+        app = create_app(state, Spoken(), lambda: state.now)
         with serving(app, listener) as loop:
             yield DemoService(base_url, state, loop)
 

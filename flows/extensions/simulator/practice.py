@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import date, datetime
 from logging import getLogger
@@ -20,8 +20,6 @@ from flows.runs.sealing import Opener
 from flows.steps import FILE, Option, Sentence
 from schemas import challenges
 from schemas.issuer import Issuer
-from schemas.partner_api.profile import INTERFACE
-from schemas.partner_api.service import ServiceSettings
 
 # paths and names of a partner by which the practice service speaks
 SPOKEN: Final = frozenset(
@@ -118,15 +116,20 @@ def s3_server(bucket: str) -> Iterator[dict[str, str]]:
         server.stop()
 
 
-def unspoken_tables(settings: ServiceSettings) -> list[str]:
-    """Return the settings of a partner's profile that the practice service does not speak by.
+def service_settings(issuer: Issuer | None) -> dict[str, Any]:
+    """Return what an issuer's `[service]` sets; {} where its TOML has none."""
+    service = getattr(issuer, "service", None)
+    return dict(service.model_dump(exclude_defaults=True)) if service else {}
+
+
+def unspoken_tables(settings: Mapping[str, Any]) -> list[str]:
+    """Return the settings of a `[service]` that the practice service does not speak by.
 
     It has the interface's own shapes, and its own names but for SPOKEN.
     """
-    shapes = ("auth", "next_page", "signing")
-    others = [name for name in shapes if getattr(settings, name) != getattr(INTERFACE, name)]
-    others += [f"paths.{name}" for name in sorted(settings.paths.keys() - SPOKEN)]
-    others += [f"names.{name}" for name in sorted(settings.names.keys() - SPOKEN)]
+    others = [name for name in ("auth", "next_page", "signing") if name in settings]
+    for table in ("paths", "names"):
+        others += [f"{table}.{name}" for name in sorted(settings.get(table, {}).keys() - SPOKEN)]
     return [f"service.{name}" for name in others]
 
 
@@ -194,11 +197,11 @@ def serve(
     from flows.extensions.simulator.service.books import Habits, ServiceState
     from flows.extensions.simulator.service.recount import totals
     from flows.extensions.simulator.service.serving import address, listen, serve_until_stopped
+    from flows.extensions.simulator.service.wire import Spoken
 
     with listen(port) as listener:
         base_url = address(listener)
-        configured = issuer.service.model_dump() if issuer and issuer.service else {}
-        settings = ServiceSettings.model_validate({**configured, "base_url": base_url})
+        settings = Spoken.model_validate(service_settings(issuer))
         host = issuer.portal.allowed_hosts[0] if issuer else "links.example.com"
         habits = Habits(
             host=host,

@@ -14,7 +14,7 @@ from flows.extensions.simulator.portal import Behaviour
 from flows.extensions.simulator.uploads import UploadRefusedError
 from flows.steps import Option, Sentence, Slot, Step
 from schemas.issuer import Issuer
-from schemas.partner_api.service import LOOPBACK
+from schemas.settings import LOOPBACK
 
 REFUSED: Final = 422
 _UPLOADS: Final = "/portal/uploads"
@@ -60,7 +60,7 @@ class ServicePortal:
 
 def practice_address(issuer: Issuer) -> str | None:
     """Return where the issuer's practice service is, None where it has none."""
-    base_url = issuer.service.base_url if issuer.service else ""
+    base_url = getattr(getattr(issuer, "service", None), "base_url", "")
     return base_url if urlsplit(base_url).hostname in LOOPBACK else None
 
 

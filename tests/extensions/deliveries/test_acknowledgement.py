@@ -39,8 +39,8 @@ from flows.extensions.deliveries.formats import (
 )
 from flows.extensions.deliveries.handover import handed
 from flows.extensions.deliveries.settings import acknowledging
+from flows.extensions.privacy.erasure import OfRows, erase
 from flows.operations.alerts import current_alerts
-from flows.operations.erasure import OfRows, erase
 from flows.operations.purge import purge
 from flows.operations.remediation import dismiss
 from flows.reports.across import reconcile_runs
@@ -54,8 +54,8 @@ from tests import keys
 from tests.again import PANS, again
 from tests.builders import portal_rows
 from tests.extensions.deliveries.test_delivery import Killed, Mortal
+from tests.extensions.privacy.test_erasure import cleaner
 from tests.night import NOON, Bench, local_bench, made_once, moved_to, portal_csv
-from tests.operations.test_erasure import cleaner
 
 PREFIX = acknowledgements("bank")
 WANTED: dict[str, Any] = {"acknowledgement": {"receipt_within_hours": 24}}

@@ -40,10 +40,10 @@ from flows.extensions.deliveries.handover import Handed, handed
 from flows.extensions.deliveries.matters import TO_DELIVER
 from flows.extensions.deliveries.receivers import confirm
 from flows.extensions.deliveries.settings import DEFAULT
+from flows.extensions.partner_api.link_requests import Terms
+from flows.extensions.partner_api.linking import link_row, link_typed
 from flows.operations.break_decisions import close_break
 from flows.operations.giving_up import Which, give_up
-from flows.partner_api.link_requests import Terms
-from flows.partner_api.linking import link_row, link_typed
 from flows.reports.rebuild import rebuild
 from flows.reports.survey import survey
 from flows.runs.adapters import NoReasonError
@@ -55,9 +55,9 @@ from schemas.portal import PAN
 from schemas.settings import LinkSettings
 from tests import servers
 from tests.builders import quick, share_of
+from tests.extensions.partner_api.linker import SERVICE, TYPED, Linker, night
+from tests.extensions.partner_api.town import town
 from tests.night import BANK, DAY, NOON, Bench, issuer, local_bench, moved_to
-from tests.partner_api.linker import SERVICE, TYPED, Linker, night
-from tests.partner_api.town import town
 from tests.stores import impatient
 
 HEAD = "cuid,last_4,url,expiration_date,error"
@@ -570,7 +570,7 @@ def _later(bench: Bench, days: int) -> Callable[[], Any]:
 
 
 def _link(name: str) -> Any:
-    from schemas.partner_api.card_link import CardLink
+    from flows.extensions.partner_api.card_link import CardLink
 
     until = (DAY + timedelta(days=60)).isoformat()
     return CardLink.model_validate({"id": name, "url": f"{WHERE}{name}", "expiration_date": until})

@@ -54,9 +54,9 @@ from flows.extensions.deliveries.receivers import (
 from flows.extensions.deliveries.settings import Receiver
 from flows.extensions.deliveries.webhook import Webhook, WebhookSecretError
 from flows.extensions.governance.settings import FourEyes
+from flows.extensions.privacy.erasure import OfRows, erase, finish_erasures
 from flows.operations.alerts import current_alerts
 from flows.operations.break_decisions import close_break
-from flows.operations.erasure import OfRows, erase, finish_erasures
 from flows.operations.giving_up import Which, give_up
 from flows.reports.across import reconcile_runs
 from flows.runs.context import IssuerContext
@@ -65,8 +65,8 @@ from schemas.breaks import CONFLICTING_RESULT, LINK
 from tests import keys
 from tests.builders import quick
 from tests.extensions.deliveries.test_delivery import Killed, Mortal, answer, bench_of, linked
+from tests.extensions.privacy.test_erasure import cleaner
 from tests.night import BANK, NOON, Bench, issuer
-from tests.operations.test_erasure import cleaner
 
 SECRET = "whsec_" + base64.b64encode(b"a secret of thirty-two bytes, ok").decode()
 FIRST_ROWS = [linked(1, "a"), linked(2, "b")]

@@ -14,7 +14,7 @@ from flows.extensions.deliveries.reaching import deliver_after_ingest
 from flows.extensions.deliveries.receivers import confirm
 from flows.reports.survey import survey
 from flows.runs.context import overlaid
-from tests.partner_api.town import Population, town
+from tests.extensions.partner_api.town import Population, town
 
 ALL = [f"c-{number:02}" for number in range(30)]
 BOTH = ("leavers", "newcomers")

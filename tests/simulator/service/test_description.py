@@ -24,7 +24,7 @@ from flows.extensions.simulator.service.app import create_app
 from flows.extensions.simulator.service.books import Habits, ServiceState
 from flows.extensions.simulator.service.jobs import Pace
 from flows.extensions.simulator.service.people_at_links import Shares, let_cardholders_act
-from schemas.partner_api.service import ServiceSettings
+from flows.extensions.simulator.service.wire import Spoken
 from tests.builders import quick
 from tests.service import NOON
 from tests.simulator.uploads import PaperOpener, people, upload_csv
@@ -62,7 +62,7 @@ def state() -> ServiceState:
 
 @pytest.fixture(scope="module")
 def description(state: ServiceState) -> BaseSchema:
-    app = create_app(state, ServiceSettings(base_url="http://127.0.0.1"), lambda: state.now)
+    app = create_app(state, Spoken(), lambda: state.now)
     return schemathesis.openapi.from_asgi("/openapi.json", app)
 
 

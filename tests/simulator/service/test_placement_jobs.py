@@ -8,7 +8,7 @@ from datetime import datetime
 
 import pytest
 
-from schemas.partner_api.profile import JOB_MESSAGES, JOBS
+from flows.extensions.partner_api.profile import JOB_MESSAGES, JOBS
 from tests.simulator.service.visits import Visit, refusal
 
 

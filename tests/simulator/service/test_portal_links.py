@@ -10,9 +10,9 @@ import pytest
 
 from flows.adapters.gpg_opener import GpgOpener
 from flows.adapters.gpg_sealer import GpgSealer
+from flows.extensions.partner_api.settings import ServiceSettings
 from flows.runs.sealing import Plain
 from schemas import portal
-from schemas.partner_api.service import ServiceSettings
 from tests import keys
 from tests.builders import quick
 from tests.service import running_service

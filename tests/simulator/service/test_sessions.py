@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from schemas.partner_api.profile import CARDHOLDER_MESSAGES, JOB_MESSAGES, JOBS
+from flows.extensions.partner_api.profile import CARDHOLDER_MESSAGES, JOB_MESSAGES, JOBS
 from tests.service import running_service
 from tests.simulator.service.visits import Visit, refusal, visiting
 

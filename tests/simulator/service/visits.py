@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import httpx
 
+from flows.extensions.partner_api.profile import CARDHOLDER_MESSAGES, JOB_MESSAGES, JOBS
 from flows.extensions.simulator.service.sites import ACK
 from schemas import portal
-from schemas.partner_api.profile import CARDHOLDER_MESSAGES, JOB_MESSAGES, JOBS
 from tests.service import RunningService
 from tests.simulator.uploads import answers, paper_seal, people, upload_csv
 

@@ -31,11 +31,10 @@ from flows.extensions.simulator.service.recount import totals
 from flows.extensions.simulator.service.refusals import DisturbedError, RefusedRequestError, refused
 from flows.extensions.simulator.service.sites import SITES
 from flows.extensions.simulator.validation import Fault
-from schemas.partner_api.service import ServiceSettings
 
 
 def create_app(
-    state: ServiceState, settings: ServiceSettings, clock: Callable[[], datetime]
+    state: ServiceState, settings: wire.Spoken, clock: Callable[[], datetime]
 ) -> FastAPI:
     """Return the application over these books; every request first brings them up to `clock`."""
     handle = ServiceHandle(state, settings, clock)
@@ -52,11 +51,11 @@ def create_app(
     app.add_exception_handler(RequestValidationError, _unfit)
     app.add_exception_handler(HTTPException, _unread)
 
-    @app.post(settings.path("login"), responses=refusals(401))
+    @app.post(settings.login, responses=refusals(401))
     async def log_in(login: wire.Login) -> dict[str, str]:
         """Open a session; its token is sent back as `Authorization: Bearer`."""
         client = Client(login.app_name, login.app_key, login.username, login.password)
-        return {settings.name("login.session_token"): state.login(client)}
+        return {settings.name("login.session_token", "session_token"): state.login(client)}
 
     for routes in (
         link_routes,

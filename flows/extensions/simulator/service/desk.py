@@ -12,7 +12,6 @@ from fastapi import Depends, Header, Request
 from flows.extensions.simulator.service import wire
 from flows.extensions.simulator.service.books import ServiceState
 from flows.extensions.simulator.service.refusals import DisturbedError, refused
-from schemas.partner_api.service import ServiceSettings
 
 
 @dataclass(frozen=True)
@@ -20,7 +19,7 @@ class ServiceHandle:
     """One running service."""
 
     books: ServiceState
-    settings: ServiceSettings
+    settings: wire.Spoken
     clock: Callable[[], datetime]
 
     async def on_time(self) -> None:

@@ -10,7 +10,7 @@ from flows.extensions.simulator.service.channels import Message, flat_request
 from flows.extensions.simulator.service.conditional import IfNoneMatch, unless_known
 from flows.extensions.simulator.service.desk import ServiceHandle, refusals
 from flows.extensions.simulator.service.refusals import refused
-from schemas.partner_api.profile import CARDHOLDER_MESSAGES, JOB_MESSAGES, JOBS
+from flows.extensions.simulator.service.wire import CARDHOLDER_MESSAGES, JOB_MESSAGES, JOBS
 
 MESSAGES: dict[str, Any] = {
     "response_model": list[wire.Envelope],
@@ -33,7 +33,7 @@ def job_routes(handle: ServiceHandle) -> APIRouter:
     async def read_job(
         job_id: int,
         response: Response,
-        hydration: Annotated[str, Header(alias=settings.hydration_header)] = "",
+        hydration: Annotated[str, Header(alias=settings.header("hydration"))] = "",
         if_none_match: IfNoneMatch = "",
     ) -> Any:
         """Return a job's record, with its credential requests where the hydration header asks for
@@ -54,7 +54,7 @@ def job_routes(handle: ServiceHandle) -> APIRouter:
     async def update_job(
         job_id: int,
         update: wire.JobUpdate,
-        envelope_id: Annotated[str | None, Header(alias=settings.envelope_header)] = None,
+        envelope_id: Annotated[str | None, Header(alias=settings.header("envelope-id"))] = None,
     ) -> dict[str, Any]:
         """Answer the credential request of the envelope header; without it, update the account and
         answer nothing.
@@ -126,7 +126,8 @@ def broadcast_routes(handle: ServiceHandle) -> APIRouter:
 
     @routes.get(below, **MESSAGES, responses=refusals(401, 403, 404))
     async def read_broadcasts(
-        job_id: int, access_key: Annotated[str, Header(alias=settings.access_key_header)] = ""
+        job_id: int,
+        access_key: Annotated[str, Header(alias=settings.access_key)] = "",
     ) -> list[Message]:
         """Read a registered channel: status messages only, each once."""
         return books.broadcasts(job_id, access_key)

@@ -27,7 +27,7 @@ def link_routes(handle: ServiceHandle) -> APIRouter:
     request_model = wire.link_request(settings)
 
     @routes.post(
-        settings.path("create_link"),
+        settings.create_link,
         status_code=201,
         response_model=wire.LinkRecord,
         response_model_exclude_unset=True,
@@ -48,7 +48,7 @@ def link_routes(handle: ServiceHandle) -> APIRouter:
     async def read_link(
         link_id: str,
         response: Response,
-        hydration: Annotated[str, Header(alias=settings.hydration_header)] = "[]",
+        hydration: Annotated[str, Header(alias=settings.header("hydration"))] = "[]",
         if_none_match: IfNoneMatch = "",
     ) -> Any:
         """Return a link's record; the hydration header is a JSON array of `card`,

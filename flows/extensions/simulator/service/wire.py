@@ -6,9 +6,47 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, create_model
 
-from schemas.partner_api.service import ServiceSettings
-
 Filled = Annotated[str, StringConstraints(min_length=1)]
+JOBS = "/place_card_on_single_site_jobs"  # interface.md 4: below it, the job record
+JOB_MESSAGES = f"/messages{JOBS}"
+CARDHOLDER_MESSAGES = "/messages/cardholders"
+FI_KEY = "financial_institution_key"
+LINKS = "/card_links"  # below it, the record of a link
+
+
+class Spoken(BaseModel):
+    """How the service speaks: by these settings of an issuer's `[service]`, else as the interface
+    does.
+    """
+
+    prefix: str = "service"
+    fi_key: str = ""
+    job_hydration: str = '["credential_requests"]'
+    paths: dict[str, str] = {}
+    names: dict[str, tuple[str, ...]] = {}
+
+    @property
+    def login(self) -> str:
+        """The path of the login."""
+        return self.paths.get("login", "/session")
+
+    @property
+    def create_link(self) -> str:
+        """The path at which a link is requested."""
+        return self.paths.get("create_link", LINKS)
+
+    def name(self, name: str, usual: str) -> str:
+        """Return what a property is called."""
+        return self.names.get(name, (usual,))[0]
+
+    @property
+    def access_key(self) -> str:
+        """The header that holds a broadcast channel's access key (interface.md 5)."""
+        return f"{self.prefix}-messaging-access-key"
+
+    def header(self, name: str) -> str:
+        """Return one of the headers that begin with the prefix (interface.md 4)."""
+        return f"x-{self.prefix}-{name}"
 
 
 class Fault(BaseModel):
@@ -90,16 +128,16 @@ class CardObject(BaseModel):
     cvv: str | None = None
 
 
-def link_request(settings: ServiceSettings) -> type[BaseModel]:
+def link_request(settings: Spoken) -> type[BaseModel]:
     """Return the on-demand request (interface.md 2.8) under the property names of the settings."""
     fields: dict[str, Any] = {
-        "service": (ServiceObject, Field(alias=settings.name("request.service"))),
+        "service": (ServiceObject, Field(alias=settings.name("request.service", "service"))),
         "cardholder": (CardholderObject, ...),
         "expiration": (ExpirationObject | None, None),
         "address": (AddressObject, ...),
         "card": (CardObject, ...),
-        "fi_key": (Filled, Field(alias=settings.name("request.fi_key"))),
-        "safe_key": (str | None, Field(None, alias=settings.name("request.safe_key"))),
+        "fi_key": (Filled, Field(alias=settings.name("request.fi_key", FI_KEY))),
+        "safe_key": (str | None, Field(None, alias=settings.name("request.safe_key", "safe_key"))),
     }
     return create_model("LinkRequest", __doc__="A card link on demand.", **fields)
 

@@ -1,0 +1,374 @@
+"""Placement jobs merged from records and messages.
+
+The result is the same in any order, and for repeated messages.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import chain
+from typing import Any, NamedTuple
+
+from flows.extensions.partner_api.jobs import PENDING, Messages, RunStatus
+from flows.extensions.partner_api.link_placements import (
+    AUTHENTICATED,
+    AUTHENTICATING,
+    BILLABLE,
+    CODE,
+    OTHER,
+)
+from flows.extensions.partner_api.profile import INTERFACE, Profile, Words
+from flows.extensions.partner_api.responses import LOST_PAGE, messages_in
+from flows.extensions.partner_api.translation import elements, fold, meaning_of
+from flows.extensions.partner_api.unknowns import UNREADABLE
+from flows.redaction import redact
+from flows.results.masking import mask, mask_host
+from flows.runs.identity import canonical, digest
+from flows.secret_words import speaks_of_secret
+
+DONE = 100  # percent
+LONGEST = 60  # characters of a merchant site's name that are kept
+_CODE = re.compile(CODE)
+_JOB_ID = re.compile(r"^[A-Za-z0-9_-]{1,64}$")
+_UNKEPT = frozenset({"account_link", "status_message", "label", "envelope_id"})
+# properties of a message whose values are kept as they are, where they can be such a value
+_IDS = frozenset({"id", "job_id", "cardholder_id", "card_id", "account_id"})
+_JOB_IDS = frozenset(f"job{name}" for name in ("id", "ref", "key", "number", "reference"))
+# names of the partner's own that may lead to such an id
+_STRUCTURE = _JOB_IDS | {"ref", "key", "number", "reference", "job", "seq", "id"}
+_CODES = frozenset({"type", "status", "termination_type"})
+_AMOUNTS = frozenset({"percent_complete", "auth_percent_complete", "job_timeout"})
+_HOSTS = frozenset({"merchant_site", "merchant_site_name", "merchant_site_hostname"})
+_LEAST_LARGE = 100_000  # of percents and seconds
+
+
+class Job(NamedTuple):
+    """What is known of one placement job; `termination_type` is None while it runs.
+
+    `authenticated` and `percent` are None where the service does not say.
+    """
+
+    job_id: str
+    status: str
+    termination_type: str | None = None
+    authenticated: bool | None = None
+    percent: int | None = None
+    merchant_site: str | None = None
+    recorded: bool = False  # known from its record, not only from messages
+    tag: str | None = None  # of the record that was read last, while nothing later is known
+
+    @property
+    def placed(self) -> bool:
+        """Whether the card is placed."""
+        return self.termination_type == BILLABLE
+
+    @property
+    def running(self) -> bool:
+        """Whether it has no termination type yet."""
+        return self.termination_type is None
+
+
+def job(job_id: str | None, standing: RunStatus, site: str | None = None) -> Job | None:
+    """Return a job from its record or a message (interface.md 2.1, 2.2, 2.4).
+
+    None without a usable id.
+    """
+    if job_id is None or not _JOB_ID.match(job_id):
+        return None
+    state = code(standing.status)
+    ended = code(standing.termination_type) if standing.termination_type else None
+    authenticated = _authenticated(state, ended, standing.auth_percent_complete)
+    percent = standing.percent_complete
+    if percent is not None:
+        percent = min(DONE, max(0, percent))
+    merchant_site = site_name(site or "")
+    return Job(job_id, state, ended, authenticated, percent, merchant_site)
+
+
+def site_name(site: str) -> str | None:
+    """Return what is kept of a merchant site's name, None for none."""
+    return mask_host(site)[:LONGEST] or None
+
+
+def _authenticated(state: str, ended: str | None, percent: int | None) -> bool | None:
+    """Return whether a job has authenticated with its site; None if nothing says so."""
+    if state in AUTHENTICATED or ended == BILLABLE:
+        return True
+    if percent is not None:
+        return percent >= DONE
+    if state in AUTHENTICATING or state.startswith(PENDING):
+        return False
+    return None
+
+
+def kept(body: bytes) -> list[Any]:
+    """Return what is stored of a messages body of any shape.
+
+    The states of jobs as they are; of everything else what is harmless (`flows.harmless`). No text
+    for people, no envelope id.
+    """
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        text = body.decode("utf-8", "replace")
+        return [mask(text)] if text.strip() else []
+    return [_kept("", element) for element in elements(document, INTERFACE)]
+
+
+def _kept(name: str, value: Any, parent: str = "") -> Any:
+    """Return what is stored of a value; `name`: of the property whose value it is, `parent`: of the
+    one that this is in.
+    """
+    match value:
+        case dict():
+            kept_names = [below for below in value if below not in _UNKEPT]
+            return {_kept_name(below): _kept(below, value[below], name) for below in kept_names}
+        case list():
+            return [_kept(name, element, parent) for element in value]
+        case None | bool():
+            return value
+    if _is_known(name, value) or _is_id_of_job(name, parent, value):
+        return value
+    kept_text = mask(str(value), secret=speaks_of_secret(name))
+    return value if kept_text == str(value) else kept_text
+
+
+def _kept_name(name: str) -> str:
+    """Return what is stored of a property's name; one that settings may name is kept."""
+    return name if fold(name) in _STRUCTURE else mask(name)
+
+
+def _is_id_of_job(name: str, parent: str, value: float | str) -> bool:
+    """Return whether a value is the id of a job under a name of the partner's own.
+
+    It is kept, so that a message can be read once the settings name it.
+    """
+    is_named_so = {fold(name), fold(parent + name)} & _JOB_IDS
+    return (
+        bool(is_named_so)
+        and _JOB_ID.match(str(value)) is not None
+        and redact(str(value)) == str(value)
+    )
+
+
+def _is_known(name: str, value: float | str) -> bool:
+    """Return whether a value is of a property that we know, and one that it can have."""
+    if name in _AMOUNTS:
+        return abs(value) < _LEAST_LARGE if isinstance(value, int | float) else False
+    text = str(value)
+    if name in _IDS:
+        return _JOB_ID.match(text) is not None and redact(text) == text
+    if name in _CODES:
+        return code(text) == text.strip().upper()
+    return name in _HOSTS and mask_host(text) == text
+
+
+def code(text: str | None) -> str:
+    """Return a status or termination type in upper case, OTHER for anything that is none."""
+    name = (text or "").strip().upper()
+    return name if _CODE.match(name) else OTHER
+
+
+def merged(jobs: Iterable[Job]) -> tuple[Job, ...]:
+    """Merge states of jobs from different times: one per id, sorted by id.
+
+    An end wins over any earlier state, more progress over less; authentication, the merchant site
+    and that a record was read are kept.
+    """
+    known: dict[str, Job] = {}
+    for state in jobs:
+        before = known.get(state.job_id)
+        known[state.job_id] = state if before is None else _merged(before, state)
+    return tuple(known[job_id] for job_id in sorted(known))
+
+
+def best(jobs: Iterable[Job]) -> Job | None:
+    """Return the job that counts for a cardholder.
+
+    It is placed, else running, else the one with the most progress.
+    """
+    return max(jobs, key=_precedence, default=None)
+
+
+def _precedence(state: Job) -> tuple[Any, ...]:
+    """Return the sort key of a cardholder's jobs, the one that counts last."""
+    flags = (state.placed, state.running, state.authenticated is True)
+    return (*flags, *_progress(state), state.job_id)
+
+
+def _merged(first: Job, second: Job) -> Job:
+    """Merge two states of one job."""
+    ahead = max(first, second, key=_progress)
+    sites = [site for site in (first.merchant_site, second.merchant_site) if site]
+    return ahead._replace(
+        authenticated=first.authenticated or second.authenticated or ahead.authenticated,
+        merchant_site=max(sites, default=None),
+        recorded=first.recorded or second.recorded,
+    )
+
+
+def _progress(state: Job) -> tuple[Any, ...]:
+    """Return the sort key of one job's states; the texts only make the order total."""
+    ended = (state.placed, not state.running)
+    percent = -1 if state.percent is None else state.percent
+    texts = (state.termination_type or "", state.status)
+    return (*ended, percent, *texts, state.authenticated is not None)
+
+
+class Placement(NamedTuple):
+    """What the service knows of one linked row.
+
+    It is a record of the table `flows.extensions.partner_api.link_placements.Placements`.
+    """
+
+    row: int
+    cuid: str | None
+    last_4: str | None
+    cardholder_id: str | None = None
+    opened: bool | None = None  # None: not known
+    opened_seen: datetime | None = None  # by the first check that learned it
+    jobs: tuple[Job, ...] = ()
+    jobs_asked: bool = False  # its cardholder's jobs were asked for, and the service answered
+    reads: int = 0
+    missed: int = 0
+    trouble: str | None = None
+    jobs_trouble: str | None = None
+    seen: datetime | None = None
+    moved: datetime | None = None  # the last check at which something had happened
+    messages_seen: datetime | None = None
+    record_tag: str | None = None
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Placement:
+        """Read a record of the table back."""
+        stored = {name: record[name] for name in cls._fields if name in record}
+        jobs = tuple(Job(**state) for state in record["jobs"] or ())
+        return cls(**{**stored, "jobs": jobs, "jobs_asked": record["running"] is not None})
+
+    @property
+    def jobs_known(self) -> bool:
+        """Whether it is known which jobs there are: all that is known may have been missed."""
+        return bool(self.jobs) or (self.jobs_asked and not self.missed)
+
+    def with_jobs(self, states: Iterable[Job]) -> Placement:
+        """Merge in states of jobs; a cardholder with a job has opened the link."""
+        jobs = merged((*self.jobs, *states))
+        return self._replace(jobs=jobs, opened=True if jobs else self.opened)
+
+    def with_record(self, state: Job) -> Placement:
+        """Merge in a state that a job's record says: its tag replaces that of the one before."""
+        merged_in = self.with_jobs([state])
+        jobs = [
+            known._replace(tag=state.tag) if known.job_id == state.job_id else known
+            for known in merged_in.jobs
+        ]
+        return merged_in._replace(jobs=tuple(jobs))
+
+    def record(self) -> dict[str, Any]:
+        """Return the record of the table."""
+        chosen = best(self.jobs)
+        best_job = chosen._asdict() if chosen else dict.fromkeys(Job._fields)
+        placed = any(state.placed for state in self.jobs)
+        running = not placed and any(state.running for state in self.jobs)
+        stored = self._asdict()
+        del stored["jobs_asked"]
+        return {
+            **stored,
+            "jobs": [state._asdict() for state in self.jobs],
+            "authenticated": self._authenticated(),
+            "job_id": best_job["job_id"],
+            "status": best_job["status"],
+            "termination_type": best_job["termination_type"],
+            "merchant_site": best_job["merchant_site"],
+            "running": running if self.jobs_known else None,
+            "settled": placed and all(state.recorded for state in self.jobs),
+        }
+
+    def _authenticated(self) -> bool | None:
+        """Return whether one of its jobs has authenticated; None if that is not known."""
+        states = [state.authenticated for state in self.jobs]
+        if any(states):
+            return True
+        is_known = self.jobs_known and None not in states
+        return False if is_known else None
+
+
+def with_messages(placement: Placement, content: bytes, profile: Profile) -> Placement:
+    """Count in stored messages; a credential request carries its job's state too.
+
+    Where none of them names a job, they are missed.
+    """
+    stored = json.loads(content)["messages"]
+    messages = [_read(element, profile) for element in stored]
+    states = list(chain.from_iterable(map(_states, messages)))
+    known = _jobs(states)
+    is_unread = any(element.unread for element in messages)
+    if LOST_PAGE in stored or ((states or is_unread) and not known):
+        placement = placement._replace(missed=placement.missed + 1)
+    return placement.with_jobs(known)
+
+
+def read_anew(placement: Placement, contents: Sequence[bytes], profile: Profile) -> Placement:
+    """Read a row's stored messages with other settings than before, and what is known of its jobs.
+
+    A row with jobs that nobody knew is due for their records.
+    """
+    jobs = tuple(_reworded(state, profile.words) for state in placement.jobs)
+    recounted = placement._replace(missed=0, jobs=jobs)
+    as_stored = placement._replace(missed=0)
+    for content in contents:
+        recounted = with_messages(recounted, content, profile)
+        as_stored = with_messages(as_stored, content, INTERFACE)
+    # answers that were lost left no object
+    lost = max(0, placement.missed - as_stored.missed)
+    recounted = recounted._replace(missed=recounted.missed + lost)
+    if len(recounted.jobs) > len(placement.jobs):
+        return recounted._replace(jobs_trouble=UNREADABLE)
+    return recounted
+
+
+def reading_of(profile: Profile) -> str:
+    """Return a digest of the settings that messages and jobs are read with."""
+    tables = {
+        "message": profile.fields("message"),
+        "job": profile.fields("job"),
+        "words": profile.words.model_dump(mode="json"),
+    }
+    return digest(canonical(tables))
+
+
+def _read(element: Any, profile: Profile) -> Messages:
+    """Read a stored message: in the interface's words, as it is stored where it could be read, else
+    in the partner's.
+    """
+    messages = messages_in(elements(element, INTERFACE))
+    if _jobs(_states(messages)):
+        return messages
+    anew = messages_in(elements(element, profile))
+    return anew if _jobs(_states(anew)) else messages
+
+
+def _jobs(states: Iterable[tuple[str | None, RunStatus]]) -> list[Job]:
+    jobs = [job(job_id, state) for job_id, state in states]
+    return [state for state in jobs if state is not None]
+
+
+def _states(messages: Messages) -> Iterator[tuple[str | None, RunStatus]]:
+    """Yield the id of a job and its state, of each message."""
+    for status in messages.statuses:
+        yield status.job_id, status.message
+    for request in messages.requests:
+        yield request.job_id, request.message
+
+
+def _reworded(state: Job, words: Words) -> Job:
+    """Return a job whose stored words mean what the settings say now; its record is due in full."""
+    end = state.termination_type
+    return state._replace(
+        status=meaning_of(state.status, words.status),
+        termination_type=meaning_of(end, words.termination_type) if end else None,
+        tag=None,
+    )

@@ -1,0 +1,295 @@
+"""Query the service for one link: its record, its cardholder's messages, the records of the jobs.
+
+A question is answered, or asked in vain and has a cause. What was answered before one failed is
+kept.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import NamedTuple, TypeVar
+
+from flows.errors import CardlinkError, TryAgainError
+from flows.extensions.partner_api.card_link import CardLink
+from flows.extensions.partner_api.job_records import Job, Placement, job, kept, with_messages
+from flows.extensions.partner_api.run_links import LinkIds
+from flows.extensions.partner_api.service import (
+    AnswerLostError,
+    NoSuchRecordError,
+    Placing,
+    ServiceRefusedError,
+    StrangeAnswerError,
+    UnauthorisedError,
+)
+from flows.extensions.partner_api.settings import ServiceSettings
+from flows.extensions.partner_api.unknowns import (
+    NO_CARDHOLDER,
+    NO_LINK_ID,
+    NO_OPENING,
+    NO_RECORD,
+    OTHER_CARDHOLDER,
+    REFUSED,
+    SHARED_LINK_ID,
+    UNAVAILABLE,
+    UNREADABLE,
+)
+from flows.runs.identity import canonical, digest
+from flows.runs.store import Store
+
+LINK_RECORDS = "link records"
+MESSAGES = "messages"
+JOB_RECORDS = "job records"
+ANSWERED = ""  # in place of a cause
+READ_ANYWAY_AFTER = timedelta(days=7)  # messages of a cardholder whose link is not opened
+
+T = TypeVar("T")
+
+
+class Question(NamedTuple):
+    """A question about a link: who was asked, and why in vain (ANSWERED: it was not)."""
+
+    source: str
+    cause: str
+
+
+class LinkAnswer(NamedTuple):
+    """What the queries for one link came to; `failure` is the error that ended them early."""
+
+    placement: Placement
+    questions: Counter[Question]
+    failure: CardlinkError | None
+
+    @property
+    def has_learned(self) -> bool:
+        """Whether any question was answered."""
+        return any(question.cause == ANSWERED for question in self.questions)
+
+
+class QueryContext(NamedTuple):
+    """Whom to query and how, and the prefix below which messages are stored."""
+
+    service: Placing
+    settings: ServiceSettings
+    store: Store
+    messages: str
+    now: Callable[[], datetime]
+    ids: LinkIds
+
+
+def query_link(context: QueryContext, placement: Placement, url: str) -> LinkAnswer:
+    """Follow a link's record to its cardholder, to its jobs, to their ends."""
+    return _LinkQueries(context, placement).answer(url)
+
+
+class _FailedError(Exception):
+    """A question failed in a way that no other is put for this link."""
+
+    def __init__(self, error: CardlinkError) -> None:
+        super().__init__()
+        self.error = error
+
+
+class _LinkQueries:
+    def __init__(self, context: QueryContext, placement: Placement) -> None:
+        self._context = context
+        self._before = placement
+        self._placement = placement._replace(trouble=None, jobs_trouble=None)
+        self._questions: Counter[Question] = Counter()
+        self._follows = context.settings.follow_cardholders
+
+    def answer(self, url: str) -> LinkAnswer:
+        failure = None
+        try:
+            self._read_record(url)
+            self._read_messages()
+            self._read_jobs()
+        except _FailedError as failed:
+            failure = failed.error
+        answer = LinkAnswer(self._placement, self._questions, failure)
+        return answer._replace(placement=self._dated(answer))
+
+    def _dated(self, answer: LinkAnswer) -> Placement:
+        """Return what is known now, and when it was learned, and when something had happened."""
+        placement = answer.placement
+        now = self._context.now()
+        if answer.has_learned:
+            placement = placement._replace(seen=now)
+        was_opened = bool(placement.opened) and not self._before.opened
+        if was_opened or _states(placement) != _states(self._before):
+            placement = placement._replace(moved=now)
+        return placement
+
+    def _read_record(self, url: str) -> None:
+        """Read the link's record, unless its cardholder and its opening are known."""
+        if self._placement.cardholder_id and self._placement.opened:
+            return
+        link_id = self._context.ids.of(url, self._placement.cuid)
+        if link_id is None:
+            self._in_vain(LINK_RECORDS, NO_LINK_ID)
+        elif self._context.ids.is_shared(link_id):
+            self._in_vain(LINK_RECORDS, SHARED_LINK_ID)
+        else:
+            self._read_record_of(link_id)
+
+    def _read_record_of(self, link_id: str) -> None:
+        """Read a record, where it has changed since it was read last, and note what it says."""
+        tag = self._usable_tag()
+        try:
+            record = self._ask(
+                LINK_RECORDS, lambda: self._context.service.changed_link(link_id, tag)
+            )
+        except NoSuchRecordError:
+            self._in_vain(LINK_RECORDS, NO_RECORD)
+            return
+        if record is None:
+            self._note_opening(self._placement.opened)
+        elif self._is_of_another(record):
+            self._in_vain(LINK_RECORDS, OTHER_CARDHOLDER)
+        else:
+            self._note_record(record)
+
+    def _note_record(self, record: CardLink) -> None:
+        """Note what a record of the cardholder says."""
+        cardholder_id = self._placement.cardholder_id or record.cardholder_id
+        self._placement = self._placement._replace(
+            cardholder_id=cardholder_id, record_tag=record.tag
+        )
+        self._note_opening(record.opened)
+        if self._follows and not cardholder_id:
+            self._in_vain(MESSAGES, NO_CARDHOLDER)
+
+    def _usable_tag(self) -> str | None:
+        """Return the tag of the record that was read last, where all is known that it can say.
+
+        Otherwise it is read again: the settings may be others by now.
+        """
+        placement = self._placement
+        names_cardholder = placement.cardholder_id is not None or not self._follows
+        is_read = names_cardholder and placement.opened is not None
+        return placement.record_tag if is_read else None
+
+    def _is_of_another(self, record: CardLink) -> bool:
+        """Return whether a record names another cardholder than the row, where both name one."""
+        cuid = self._placement.cuid
+        return cuid is not None and record.cuid is not None and record.cuid != cuid
+
+    def _note_opening(self, opened: bool | None) -> None:
+        """Note what a record says of the opening; what was known of it before stays."""
+        known = self._placement.opened
+        if opened is None:
+            self._questions[Question(LINK_RECORDS, NO_OPENING)] += 1
+            trouble = NO_OPENING if known is None else None
+            self._placement = self._placement._replace(trouble=trouble)
+        else:
+            self._questions[Question(LINK_RECORDS, ANSWERED)] += 1
+            self._placement = self._placement._replace(opened=known or opened)
+
+    def _read_messages(self) -> None:
+        """Read the cardholder's messages, and store them before they are interpreted."""
+        cardholder_id = self._placement.cardholder_id
+        if not (self._follows and cardholder_id) or self._is_unopened():
+            return
+        try:
+            body = self._ask(
+                MESSAGES, lambda: self._context.service.cardholder_messages(cardholder_id)
+            )
+        except NoSuchRecordError:  # this cardholder has no messages yet
+            body = b""
+        messages = kept(body)
+        if messages:
+            now = self._context.now()
+            content = canonical(
+                {"cardholder_id": cardholder_id, "at": now.isoformat(), "messages": messages}
+            )
+            name = f"{self._placement.row:09d}-{now:%Y%m%dT%H%M%S%f}-{digest(content)[:8]}.json"
+            reads = self._placement.reads + self._is_stored(name, content)
+            missed = self._placement.missed
+            placement = with_messages(self._placement, content, self._context.settings)
+            self._placement = placement._replace(reads=reads)
+            if self._placement.missed > missed:
+                self._in_vain(MESSAGES, UNREADABLE)
+                return
+        self._questions[Question(MESSAGES, ANSWERED)] += 1
+        now = self._context.now()
+        self._placement = self._placement._replace(jobs_asked=True, messages_seen=now)
+
+    def _is_unopened(self) -> bool:
+        """Return whether a link cannot have led to a job that its messages were not read for.
+
+        They are read from time to time all the same: a record may not know of every opening.
+        """
+        read = self._placement.messages_seen
+        is_recent = read is not None and self._context.now() - read < READ_ANYWAY_AFTER
+        return self._placement.opened is False and is_recent
+
+    def _is_stored(self, name: str, content: bytes) -> bool:
+        """Store messages, and return whether they are new there."""
+        try:
+            return self._context.store.create(self._context.messages + name, content)
+        except TryAgainError:
+            # the store fails: the messages still count for the row, and are stored with the table
+            return False
+
+    def _read_jobs(self) -> None:
+        """Read the record of each job that has not ended or was never read."""
+        for known in self._placement.jobs:
+            if known.running or not known.recorded:
+                self._read_job(known)
+
+    def _read_job(self, known: Job) -> None:
+        job_id = known.job_id
+        tag = known.tag if known.recorded else None
+        try:
+            record = self._ask(JOB_RECORDS, lambda: self._context.service.changed_job(job_id, tag))
+        except NoSuchRecordError:  # what its messages said of it stands
+            self._questions[Question(JOB_RECORDS, NO_RECORD)] += 1
+            return
+        self._questions[Question(JOB_RECORDS, ANSWERED)] += 1
+        state = job(job_id, record, record.merchant_site) if record else None
+        if record and state:
+            read = state._replace(recorded=True, tag=record.tag)
+            self._placement = self._placement.with_record(read)
+
+    def _ask(self, source: str, question: Callable[[], T]) -> T:
+        """Put a question; NoSuchRecordError, or _FailedError where no other is to be put."""
+        try:
+            return question()
+        except (
+            UnauthorisedError,
+            ServiceRefusedError,
+            StrangeAnswerError,
+            AnswerLostError,
+            TryAgainError,
+        ) as error:
+            failure: CardlinkError = error
+        if isinstance(failure, AnswerLostError):
+            self._placement = self._placement._replace(missed=self._placement.missed + 1)
+        self._in_vain(source, cause_of(failure))
+        raise _FailedError(failure)
+
+    def _in_vain(self, source: str, cause: str) -> None:
+        """Note a question that was put in vain, and what is therefore not known."""
+        self._questions[Question(source, cause)] += 1
+        if source == LINK_RECORDS:
+            self._placement = self._placement._replace(trouble=cause)
+        needs_record = self._follows and not self._placement.cardholder_id
+        if source != LINK_RECORDS or needs_record:
+            self._placement = self._placement._replace(jobs_trouble=cause)
+
+
+def _states(placement: Placement) -> list[Job]:
+    """Return what is known of jobs, whatever version of their records said it."""
+    return [state._replace(tag=None) for state in placement.jobs]
+
+
+def cause_of(error: CardlinkError) -> str:
+    """Return the code of a question that failed, with its status or kind."""
+    match error:
+        case UnauthorisedError() | ServiceRefusedError():
+            return f"{REFUSED}.{error.fields['status']}"
+        case StrangeAnswerError():
+            return UNREADABLE
+    kind = str(error.fields.get("kind", "")).removeprefix("HTTP ")
+    return f"{UNAVAILABLE}.{kind}".rstrip(".")

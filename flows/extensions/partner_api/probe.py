@@ -1,0 +1,312 @@
+"""The records of the service in words and by the types of their fields, and a profile that fits.
+
+A URL, a token and names are personal or secret: of them it is only said that they are there. A
+profile is guessed by names alone; a guess that could be wrong is a doubt, which a person answers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
+from itertools import chain, product
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+import polars as pl
+
+from flows.extensions.partner_api.card_link import CardLink
+from flows.extensions.partner_api.jobs import number
+from flows.extensions.partner_api.profile import Places, Profile
+from flows.extensions.partner_api.run_links import LinkedRow
+from flows.extensions.partner_api.service import StrangeAnswerError
+from flows.extensions.partner_api.settings import ServiceSettings
+from flows.extensions.partner_api.translation import (
+    STATUS_DATA,
+    fields_of,
+    fold,
+    link_in_our_words,
+    no_link_in,
+    value_at,
+)
+from flows.redaction import redact
+from flows.results.read import day_in
+from flows.steps import counted
+from schemas.reference import toml
+
+NOT_SAID: Final = "the record does not say"
+_MOMENT: Final = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2})?")
+
+
+class ReadRecord(NamedTuple):
+    """What a record says, and its other fields by their types.
+
+    `opened_at`: when the link was opened, as far as the record says it.
+    """
+
+    link: CardLink
+    expires_on: date | None
+    opened_at: str | None
+    others: dict[str, str]
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What may be shown, as data; None: the record does not say."""
+        return {
+            "expires_on": self.expires_on.isoformat() if self.expires_on else None,
+            "opened": self.link.opened,
+            "opened_at": self.opened_at,
+            "url_host": urlsplit(self.link.url).hostname if self.link.url else None,
+            "has_token": self.link.cardholder_long_token is not None,
+            "cuid": _harmless(self.link.cuid),
+            "cardholder_id": _harmless(self.link.cardholder_id),
+            "card_id": _harmless(self.link.card_id),
+        }
+
+    def words(self, today: date) -> dict[str, str]:
+        """Return what it says in words, by what it is about."""
+        link = self.link
+        return {
+            "expires": self._expiry(today),
+            "opened": self._opening(),
+            "url": f"at {urlsplit(link.url).hostname}, not shown" if link.url else NOT_SAID,
+            "token": "there, not shown" if link.cardholder_long_token else NOT_SAID,
+            "cardholder": _named(link.cuid, link.cardholder_id),
+            "card": _named(None, link.card_id),
+        }
+
+    def _expiry(self, today: date) -> str:
+        raw = self.link.expires_raw
+        if self.expires_on is None:
+            return f"on a day in a form nobody knows: {redact(raw)}" if raw else NOT_SAID
+        days = (self.expires_on - today).days
+        distance = f"in {counted(days, 'day')}" if days >= 0 else f"{counted(-days, 'day')} ago"
+        return f"on {self.expires_on}, {distance}"
+
+    def _opening(self) -> str:
+        if self.link.opened is None:
+            return NOT_SAID
+        if not self.link.opened:
+            return "not yet"
+        return f"on {self.opened_at}" if self.opened_at else "yes"
+
+
+def read_record(document: object, settings: ServiceSettings) -> ReadRecord:
+    """Return what the record of a link says; StrangeAnswerError for what is no such record."""
+    values = link_in_our_words(document, settings)
+    link = CardLink.model_validate(values)
+    if not (link.id or link.url or link.cardholder_long_token):
+        raise StrangeAnswerError(place=settings.link_place(), problem=no_link_in(document))
+    opened_at = _moment(values.get("opened_on"))
+    known = set(_paths(settings.fields("link")))
+    others = {path: kind for path, kind in fields_of(document).items() if path not in known}
+    return ReadRecord(link, _day(link.expires_raw), opened_at, others)
+
+
+def differences(record: ReadRecord, row: LinkedRow) -> Iterator[str]:
+    """Yield where a record is not as the row that has its link."""
+    link = record.link
+    if link.cuid not in (None, row.cuid):
+        yield f"the record is of cardholder {redact(link.cuid or '')}, the row of {row.cuid}"
+    if link.url not in (None, row.url):
+        yield "the record has another URL than the row"
+    if None not in (record.expires_on, row.expires_on) and record.expires_on != row.expires_on:
+        yield (
+            f"the record expires on {record.expires_on}, our own on {row.expires_on}: "
+            "renewals go by our own"
+        )
+
+
+def _day(raw: str | None) -> date | None:
+    frame = pl.DataFrame({"raw": [raw]}, {"raw": pl.String})
+    day: date | None = frame.select(day_in("raw")).item()
+    return day
+
+
+def _moment(value: object) -> str | None:
+    """Return a time of day as a record has it, without fractions and zone; None for any other
+    value.
+    """
+    moment = _MOMENT.match(value) if isinstance(value, str) else None
+    return moment[0].replace("T", " ") if moment else None
+
+
+def _harmless(text: str | None) -> str | None:
+    return redact(text) if text else None
+
+
+def _named(cuid: str | None, record_id: str | None) -> str:
+    names = [redact(cuid)] if cuid else []
+    names += [f"id {redact(record_id)} at the partner"] if record_id else []
+    return ", ".join(names) or NOT_SAID
+
+
+def _paths(fields: Mapping[str, Places]) -> Iterator[str]:
+    """Yield the paths of the values that are put into words, in the record itself or below it."""
+    for path in chain.from_iterable(places for name, places in fields.items() if name != RECORD):
+        yield path
+        yield from (f"{selector}.{path}" for selector in fields[RECORD])
+
+
+RECORD: Final = "record"  # the name of where a record is in a body
+LONGEST_TIMEOUT: Final = 7200  # seconds; more may be milliseconds
+# Spellings of the last name of a path, or of its last two, by field; letters and digits only.
+LINK_SIGNS: Final[Mapping[str, str]] = {
+    "id": "id linkid cardlinkid linkkey linkref linkreference uuid",
+    "url": "url href link uri linkurl cardlinkurl address",
+    "cardholder_long_token": "token longtoken cardholdertoken cardholderlongtoken",
+    "expiration_date": "expires expirationdate expireson expiresat expiration expiry validuntil "
+    "validto",
+    "opened_on": "opened openedon openedat firstopened firstopenedat verifiedon verifiedat "
+    "visitedat",
+    "card_id": "cardid cardref cardreference",
+    "cardholder_id": "cardholderid cardholderref holderid holderref",
+    "cuid": "cuid externalid holderexternalid customerid externalreference externalref",
+}
+JOB_SIGNS: Final[Mapping[str, str]] = {
+    "id": "id jobid jobref",
+    "cardholder_id": "cardholderid cardholderref holderid holderref",
+    "status": "status state jobstatus phase",
+    "termination_type": "terminationtype termination outcome endtype completiontype result",
+    "percent_complete": "percentcomplete percent progress progresstotal totalprogress",
+    "auth_percent_complete": "authpercentcomplete authpercent progresslogin authprogress",
+    "job_timeout": "jobtimeout timeout remaining timeleft expiresin",
+    "status_message": "statusmessage statustext message text",
+    "merchant_site": "merchantsite merchantsitename merchantsitehostname site sitename sitehost "
+    "merchant merchantname merchanthostname merchanthost",
+    "credential_requests": "credentialrequests pending requests pendingrequests",
+}
+_UNIT: Final = re.compile(r"(epoch)?(ms|millis|milliseconds|seconds|timestamp|epoch)$")
+# how the type of a field begins, where it is known
+KINDS: Final[Mapping[str, str]] = {
+    "url": "text (address)",
+    "status": "text",
+    "termination_type": "text",
+    "status_message": "text",
+    "merchant_site": "text",
+    "percent_complete": "number",
+    "auth_percent_complete": "number",
+    "credential_requests": "list",
+}
+HINTS: Final = {
+    "credential_requests": "; a job that waits has them where [service] job_hydration is right"
+}
+# what a record need not have: nothing is lost without it
+OPTIONAL: Final = frozenset({"cardholder_long_token", "card_id", "job_timeout"})
+
+
+class Guess(NamedTuple):
+    """Lines of `[service.names]`, and what a person has to answer."""
+
+    lines: list[str]
+    doubts: list[str]
+
+
+def guessed_link(document: object, types: Mapping[str, str], profile: Profile) -> Guess:
+    """Return the names for the record of a link; `types`: of its fields, by path."""
+    return _guessed("link", document, types, profile, LINK_SIGNS)
+
+
+def guessed_job(document: object, types: Mapping[str, str], profile: Profile) -> Guess:
+    """Return the names for the record of a job; `types`: of its fields, by path."""
+    guess = _guessed("job", document, types, profile, JOB_SIGNS)
+    timeouts = {
+        path: number(value_at(document, path)) for path in _candidates(types, "job_timeout")
+    }
+    long = [path for path, seconds in timeouts.items() if (seconds or 0) > LONGEST_TIMEOUT]
+    if not long or profile.places("job.job_timeout_ms"):
+        return guess
+    doubt = "job.job_timeout_ms: more time is left than any job has; is it in milliseconds?"
+    others = [line for line in guess.lines if not line.startswith("job.job_timeout =")]
+    name = long[0]
+    for selector in profile.places("job.record"):
+        name = name.removeprefix(f"{selector}.")
+    unit = [f"job.job_timeout_ms = {toml([name])}  # a doubt", "job.job_timeout = []"]
+    return Guess([*others, *unit], [*guess.doubts, doubt])
+
+
+def _candidates(types: Mapping[str, str], field: str) -> list[str]:
+    return [path for path in types if _has_name(path, JOB_SIGNS[field].split())]
+
+
+def _of_kind(field: str, types: Mapping[str, str], paths: Sequence[str]) -> list[str]:
+    """Return the paths whose type is one that the field can have; a null may be of any."""
+    kind = KINDS.get(field, "")
+    return [path for path in paths if types[path].startswith((kind, "null"))]
+
+
+def _guessed(
+    table: str,
+    document: object,
+    types: Mapping[str, str],
+    profile: Profile,
+    signs: Mapping[str, str],
+) -> Guess:
+    lines = list[str]()
+    doubts = list[str]()
+    fields = profile.fields(table)
+    in_record = _of_record(document, types, fields[RECORD])
+    for field, spellings in signs.items():
+        places = fields[field]
+        if _is_found(document, fields[RECORD], places):
+            continue
+        shallow = _shallowest(field, in_record, spellings)
+        if not shallow and field in OPTIONAL:
+            continue
+        if not shallow:
+            hint = HINTS.get(field, "")
+            lines.append(f"# {table}.{field}: nothing that came looks like it{hint}")
+            doubts.append(f"{table}.{field}: nothing that came looks like it{hint}")
+            continue
+        comment = "guessed" if len(shallow) == 1 else f"a doubt: or {', '.join(shallow[1:])}"
+        others = places if field in STATUS_DATA else ()
+        lines.append(f"{table}.{field} = {toml([shallow[0], *others])}  # {comment}")
+        doubts.append(f"{table}.{field}: is it {' or '.join(shallow)}?")
+    return Guess(lines, doubts)
+
+
+def _shallowest(field: str, types: Mapping[str, str], spellings: str) -> list[str]:
+    """Return the paths that a field may be at, those of the least depth."""
+    named = [path for path in types if _has_name(path, spellings.split())]
+    matches = _of_kind(field, types, named)
+    return [path for path in matches if path.count(".") == _depth(matches)]
+
+
+def _of_record(document: object, types: Mapping[str, str], selectors: Places) -> Mapping[str, str]:
+    """Return the fields of the record by their paths in it, where a selector finds it."""
+    for selector in selectors:
+        if _is_there(document, selector):
+            below = f"{selector}."
+            return {
+                path.removeprefix(below): kind
+                for path, kind in types.items()
+                if path.startswith(below)
+            }
+    return types
+
+
+def _is_found(document: object, selectors: Places, places: Places) -> bool:
+    """Return whether a setting, or its default, finds the field already."""
+    records = [document, *(value_at(document, selector) for selector in selectors)]
+    return any(_is_there(record, place) for record, place in product(records, places))
+
+
+def _is_there(record: object, place: str) -> bool:
+    names = place.split(".")
+    for name in names:
+        if not isinstance(record, dict) or name not in record:
+            return False
+        record = record[name]
+    return True
+
+
+def _depth(paths: Sequence[str]) -> int:
+    return min((path.count(".") for path in paths), default=0)
+
+
+def _has_name(path: str, spellings: Sequence[str]) -> bool:
+    if "[]" in path:
+        return False
+    names = path.split(".")
+    last_names = (fold("".join(names[-count:])) for count in (1, 2))
+    return any(name in spellings or _UNIT.sub("", name) in spellings for name in last_names)

@@ -1,0 +1,270 @@
+"""How a partner's service names and shapes what the interface leaves open: paths, names, words.
+
+`PATHS` and `NAMES` are the interface's own, or the usual ones where it shows none, by our name for
+each; `[service.paths]` and `[service.names]` say where a partner has others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cached_property
+from itertools import chain, pairwise
+from typing import Annotated, Any, Final, NamedTuple
+
+from pydantic import BeforeValidator, StringConstraints, field_validator
+
+from flows.extensions.partner_api.access import AuthSettings, SigningSettings, checked_template
+from flows.extensions.partner_api.jobs import ACK_KEY, ACKNOWLEDGED, CredentialRequest
+from schemas.settings import Settings, setting
+
+JOBS: Final = "/place_card_on_single_site_jobs"  # interface.md 4: below it, the job record
+JOB_MESSAGES: Final = f"/messages{JOBS}"
+CARDHOLDER_MESSAGES: Final = "/messages/cardholders"
+LINKS: Final = "/card_links"  # below it, the record of a link
+ID: Final = "{id}"  # in a path, stands for the id of the record
+PAGE: Final = frozenset({"cursor", "offset", "page"})
+
+Place = Annotated[str, StringConstraints(min_length=1)]
+Places = tuple[Place, ...]  # where a value may be, such as `data.id`; the first present one counts
+Code = Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Z0-9_]{0,39}$")]
+_OF_ONE = re.compile(
+    r"/[A-Za-z0-9._~/-]*(\?[A-Za-z0-9._~=&-]*)?\{id\}[^\s#{}]*"  # has the id once
+)
+_OF_NONE = re.compile(r"(/[A-Za-z0-9._~-]+)+")
+
+
+class Path(NamedTuple):
+    """A path below `base_url`, and what is there."""
+
+    usual: str
+    meaning: str
+
+
+class Named(NamedTuple):
+    """Where a value is by the interface, the first that is present; and what it is."""
+
+    usual: Places
+    meaning: str
+
+
+PATHS: Final[Mapping[str, Path]] = {
+    "login": Path("/session", "the login; empty: there is none, and the integrator key is a token"),
+    "create_link": Path(LINKS, "creates a link"),
+    "link": Path(f"{LINKS}/{ID}", "the record of a link"),
+    "job": Path(f"{JOBS}/{ID}", "the record of a job, and its update"),
+    "job_messages": Path(f"{JOB_MESSAGES}/{ID}", "messages of a job"),
+    "cardholder_messages": Path(f"{CARDHOLDER_MESSAGES}/{ID}", "messages of a cardholder's jobs"),
+    "credential_requests": Path(
+        f"{JOB_MESSAGES}/{ID}/credential_requests", "pending credential requests of a job"
+    ),
+    "credential_responses": Path(f"{JOB_MESSAGES}/{ID}/credential_responses", "answers by message"),
+    "broadcasts": Path(f"{JOB_MESSAGES}/{ID}/broadcasts", "a broadcast channel"),
+    "registrations": Path(
+        f"{JOB_MESSAGES}/{ID}/broadcasts/registrations", "registration of a broadcast channel"
+    ),
+}
+_CREDENTIALS: Final = "login.credentials"
+NAMES: Final[Mapping[str, Named]] = {
+    f"{_CREDENTIALS}.app_name": Named(("app_name",), "of a login: the integrator's name"),
+    f"{_CREDENTIALS}.app_key": Named(("app_key",), "of a login: the integrator's key"),
+    f"{_CREDENTIALS}.username": Named(("username",), "of a login: the user"),
+    f"{_CREDENTIALS}.password": Named(("password",), "of a login: the password"),
+    "login.session_token": Named(("session_token",), "of its response: the token"),
+    "login.session_key": Named(("session_key",), "of its response: the key to sign with"),
+    "login.key_id": Named((), "of its response: the name of that key"),
+    "request.service": Named(("service",), "of a request for a link: the service object"),
+    "request.fi_key": Named(("financial_institution_key",), "the same: `fi_key`"),
+    "request.safe_key": Named(("safe_key",), "the same: `safe_key`"),
+    "request.card_id": Named(("id",), "of `card.reference`: the id of a card"),
+    "channel.access_key": Named(
+        ("access_key", "messaging_access_key", "key"), "of a registration: a channel's access key"
+    ),
+    "link.record": Named(("card_link",), "the record of a link; without it, the body itself"),
+    "link.id": Named(("id", "card_link_id"), "id of the link"),
+    "link.url": Named(("url", "card_link_url", "link"), "its URL"),
+    "link.cardholder_long_token": Named(
+        ("cardholder_long_token",), "token that `link_url` makes a URL of"
+    ),
+    "link.expiration_date": Named(
+        ("expiration_date", "expires_on", "expiration", "expires_at"), "when it expires"
+    ),
+    "link.opened_on": Named(
+        ("opened_on", "opened_at", "verified_on"), "when it was opened; null: not yet"
+    ),
+    "link.card_id": Named(("card.id", "card_id"), "id of its card"),
+    "link.cardholder_id": Named(
+        ("card.cardholder.id", "card.cardholder_id", "cardholder_id"), "id of its cardholder"
+    ),
+    "link.cuid": Named(("card.cardholder.cuid",), "the issuer's reference of its cardholder"),
+    "job.record": Named((), "the record of a job; without it, the body itself"),
+    "job.id": Named(("id",), "id of the job"),
+    "job.cardholder_id": Named(("cardholder_id",), "id of its cardholder"),
+    "job.status": Named(("status",), "its status, in messages too"),
+    "job.termination_type": Named(("termination_type",), "how it ended; null: it runs"),
+    "job.percent_complete": Named(("percent_complete",), "percent of the whole placement"),
+    "job.auth_percent_complete": Named(("auth_percent_complete",), "percent of the authentication"),
+    "job.job_timeout": Named(("job_timeout",), "seconds that are left"),
+    "job.job_timeout_ms": Named((), "the same in milliseconds"),
+    "job.status_message": Named(("status_message",), "text for the user"),
+    "job.merchant_site": Named(
+        ("merchant_site", "merchant_site_name", "merchant_site_hostname"), "its merchant site"
+    ),
+    "job.credential_requests": Named(("credential_requests",), "requests that it waits for"),
+    "message.list": Named(
+        ("messages", "credential_requests", "broadcasts", "data", "results", "items"),
+        "the messages in a body; without it, the body itself",
+    ),
+    "message.type": Named(("type", "request_type"), "type of a message or credential request"),
+    "message.job_id": Named(("job_id",), "the job it is about"),
+    "message.message": Named(("message",), "its status data; without it, the message itself"),
+    "message.envelope_id": Named(("envelope_id",), "what an answer must name"),
+    "message.account_link": Named(("account_link",), "the values to collect"),
+    "message.key_name": Named(("key_name",), "of a value: the name under which it is answered"),
+    "message.label": Named(("label",), "of a value: the prompt"),
+    "message.secret": Named(("secret",), "of a value: whether it is typed unseen"),
+    "page.next": Named(
+        ("next", "links.next", "_links.next.href", "paging.next", "next_url"),
+        "of a page of messages: URL of the next one; the header `Link` is read before it",
+    ),
+    "page.cursor": Named(("cursors.next",), "the same: the next cursor"),
+    "page.total": Named(
+        (), "the same: the number of messages, or of pages; without it, an empty page is the last"
+    ),
+    "report.cuid": Named(("cuid", "cardholder cuid"), "column of transaction reports: the cuid"),
+    "report.status": Named(
+        ("status", "transaction status", "job status", "termination type"), "the job's status"
+    ),
+    "report.completed_on": Named(
+        ("completed on", "completed", "completed at", "completion date"), "when it ended"
+    ),
+    "report.merchant_site": Named(
+        ("merchant_site_hostname", "merchant site", "merchant site name"), "its merchant site"
+    ),
+}
+
+
+def _flat(names: Any, prefix: str = "") -> Any:
+    """Return tables within tables, as a TOML has dotted keys, as one."""
+    if not isinstance(names, Mapping):
+        return names
+    flat: dict[str, Any] = {}
+    for name, value in names.items():
+        flat |= (
+            _flat(value, f"{prefix}{name}.")
+            if isinstance(value, Mapping)
+            else {f"{prefix}{name}": value}
+        )
+    return flat
+
+
+class Words(Settings):
+    """What the partner's own words mean: each with one of the interface's.
+
+    Case, spaces and punctuation do not matter.
+    """
+
+    status: dict[str, Code] = setting({}, 'statuses of jobs, such as `LINKED = "UPDATING"`')
+    termination_type: dict[str, Code] = setting({}, 'how jobs end, such as `DONE = "BILLABLE"`')
+    report: dict[str, Code] = setting(
+        {"Card Placed Successfully": "BILLABLE", "Card Placed": "BILLABLE"},
+        "statuses of transaction reports",
+    )
+    opened: tuple[str, ...] = setting(
+        (), "where `link.opened_on` is a state in words: those of a link that was opened"
+    )
+
+
+class Profile(Settings):
+    """One partner's names and shapes; without any setting, the interface's own."""
+
+    paths: dict[str, str] = setting(
+        {},
+        f"paths of the endpoints, where they are others, by our name (below); `{ID}` stands for "
+        "the id of the record",
+    )
+    names: Annotated[dict[str, Places], BeforeValidator(_flat)] = setting(
+        {},
+        "where the service has what the interface names, by our name (below): names or paths such "
+        "as `data.id`, the first that is present counts; of columns case, spaces and punctuation "
+        "do not matter",
+    )
+    next_page: str = setting(
+        "",
+        "query of the pages of a list of messages: `cursor={cursor}`, `limit=50&offset={offset}` "
+        "or `page={page}`; empty: a link to the next page is followed, where there is one",
+    )
+    acknowledged: tuple[str, ...] = setting(
+        (ACKNOWLEDGED,),
+        "types of credential requests, and names of their values, that are acknowledged with "
+        "`tfa` = `ack`, without a prompt",
+    )
+    auth: AuthSettings = AuthSettings()
+    signing: SigningSettings = SigningSettings()
+    words: Words = Words()
+
+    @field_validator("paths")
+    @classmethod
+    def _are_paths(cls, paths: dict[str, str]) -> dict[str, str]:
+        for name, path in paths.items():
+            if name not in PATHS:
+                raise ValueError(f"{name} is none of {', '.join(PATHS)}")
+            form = _OF_ONE if ID in PATHS[name].usual else _OF_NONE
+            if not form.fullmatch(path) and (name, path) != ("login", ""):
+                raise ValueError(f"{name}: a path such as {PATHS[name].usual}")
+        return paths
+
+    @field_validator("names")
+    @classmethod
+    def _are_names(cls, names: dict[str, Places]) -> dict[str, Places]:
+        unknown = ", ".join(sorted(names.keys() - NAMES.keys()))
+        if unknown:
+            raise ValueError(f"{unknown}: none of the names that deploy/SETTINGS.md lists")
+        credentials = [places for name, places in names.items() if _CREDENTIALS in name]
+        properties = sorted(chain.from_iterable(credentials))
+        for place, following in pairwise(properties):
+            if place == following or following.startswith(f"{place}."):
+                raise ValueError(f"{following}: {place} has a value of its own already")
+        return names
+
+    @field_validator("next_page")
+    @classmethod
+    def _names_page(cls, template: str) -> str:
+        return checked_template(template, PAGE)
+
+    @cached_property
+    def _places(self) -> dict[str, Places]:
+        return {name: self.names.get(name, named.usual) for name, named in NAMES.items()}
+
+    def places(self, name: str) -> Places:
+        """Return where the service has what we call so: the first that is present counts."""
+        return self._places[name]
+
+    def fields(self, record: str) -> dict[str, Places]:
+        """Return where a record, `link` or `job`, a `message` or a `report` has its values, by our
+        name.
+        """
+        prefix = f"{record}."
+        return {
+            name.removeprefix(prefix): places
+            for name, places in self._places.items()
+            if name.startswith(prefix)
+        }
+
+    def name(self, name: str) -> str:
+        """Return what the service calls a property that we write; "" where it is not written."""
+        return next(iter(self.places(name)), "")
+
+    def path(self, name: str) -> str:
+        """Return the path of an endpoint below `base_url`."""
+        return self.paths.get(name, PATHS[name].usual)
+
+    def wants_no_input(self, request: CredentialRequest) -> bool:
+        """Return whether a request is of the acknowledgement kind (interface.md 2.5)."""
+        keys = {prompt.key_name for prompt in request.account_link}
+        has_keys = keys <= set(self.acknowledged)
+        has_type = request.kind in self.acknowledged and keys <= {*self.acknowledged, ACK_KEY}
+        return bool(keys) and (has_keys or has_type)
+
+
+INTERFACE: Final = Profile()

@@ -1,0 +1,243 @@
+"""The links of a run: their rows, the ids by which the service is asked for their records, and the
+cards of which these records are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import date
+from itertools import chain
+from typing import Any, Final, NamedTuple, Protocol
+
+import polars as pl
+
+from flows.errors import OperatorError
+from flows.extensions.partner_api.card_link import CardLink
+from flows.extensions.partner_api.funnel import ENDS
+from flows.extensions.partner_api.placements import read_placements
+from flows.extensions.partner_api.settings import BY_CUID, ServiceSettings
+from flows.extensions.partner_api.unknowns import LOST_MESSAGES, NEVER_ASKED, NO_AUTHENTICATION
+from flows.runs.single_links import LINK
+from flows.runs.stored_run import StoredRun
+from flows.steps import Option, Sentence, Slot, Step
+from schemas.ledger import LINKED
+from schemas.manifest import LedgerPart
+
+
+def service_stages(run: StoredRun, part: LedgerPart) -> pl.DataFrame:
+    """Return row, ENDS and CAUSES of one ledger part: what the service says of its links."""
+    columns = ["row", *ENDS, "missed", "trouble", "jobs_trouble"]
+    return read_placements(run, part, columns).select("row", *ENDS, *_causes())
+
+
+def _causes() -> list[pl.Expr]:
+    """Return why a row's stages are not known (CAUSES); null where they are."""
+    lost = pl.when(pl.col("missed") > 0).then(pl.lit(LOST_MESSAGES))
+    unknown_jobs = pl.coalesce("jobs_trouble", lost, pl.lit(NEVER_ASKED))
+    opened = pl.coalesce("trouble", pl.lit(NEVER_ASKED))
+    authenticated = pl.when(pl.col("running").is_null()).then(unknown_jobs)
+    silent = pl.lit(NO_AUTHENTICATION)
+    return [
+        pl.when(pl.col("opened").is_null()).then(opened).alias("opened_cause"),
+        pl.when(pl.col("authenticated").is_null())
+        .then(authenticated.otherwise(silent))
+        .alias("authenticated_cause"),
+        pl.when(pl.col("running").is_null()).then(unknown_jobs).alias("ended_cause"),
+    ]
+
+
+def linked_rows(run: StoredRun, part: LedgerPart) -> pl.DataFrame:
+    """Return the rows of a ledger part that have a link (LINK), single links included.
+
+    Every report has those.
+    """
+    columns = ["row", "cuid", "last_4", "state", "url", "expires_on"]
+    return run.rows_part(part, columns, pl.col("state") == LINKED).select(*LINK)
+
+
+class LinkedRow(NamedTuple):
+    """A row with a link; `link_id`: that its record has at the service, None where none is its
+    own.
+    """
+
+    row: int
+    cuid: str
+    url: str
+    expires_on: date | None
+    link_id: str | None
+
+
+class LinkIds:
+    """The ids of links: what the service recorded with a single link, else what `link_id`
+    finds.
+    """
+
+    def __init__(self, settings: ServiceSettings, run: StoredRun) -> None:
+        self._settings = settings
+        self._recorded = _recorded_ids(run)
+        self._shared = self._shared_ids(run)
+
+    def of(self, url: str, cuid: str | None) -> str | None:
+        """Return the id of the link at a URL, None where there is none."""
+        recorded = None
+        if self._settings.link_id != BY_CUID:
+            recorded = self._recorded.get(url)
+        return recorded or self._settings.id_of(url, cuid)
+
+    def is_shared(self, link_id: str) -> bool:
+        """Return whether different links have this id, so that it is none of theirs."""
+        return link_id in self._shared
+
+    def _shared_ids(self, run: StoredRun) -> set[str]:
+        if self._settings.link_id == BY_CUID:
+            return set()
+        parts = run.committed().ledger
+        urls = set(chain.from_iterable(linked_rows(run, part)["url"] for part in parts))
+        ids = Counter(self.of(url, None) for url in urls)
+        return {link_id for link_id, links in ids.items() if link_id is not None and links > 1}
+
+
+class RunLinks:
+    """The linked rows of a run, read once; none before its first report."""
+
+    def __init__(self, settings: ServiceSettings, run: StoredRun) -> None:
+        parts = run.committed().ledger if run.summary is not None else ()
+        self._links = pl.concat([LINK.to_frame(), *(linked_rows(run, part) for part in parts)])
+        self._ids = LinkIds(settings, run) if parts else None
+
+    def of_row(self, row: int) -> LinkedRow | None:
+        """Return a row with its link, None where it has none."""
+        for link in self._links.filter(row=row).iter_rows(named=True):
+            link_id = self._own_id(link["url"], link["cuid"])
+            return LinkedRow(row, link["cuid"], link["url"], link["expires_on"], link_id)
+        return None
+
+    def _own_id(self, url: str, cuid: str) -> str | None:
+        if self._ids is None:
+            return None
+        link_id = self._ids.of(url, cuid)
+        return None if link_id is None or self._ids.is_shared(link_id) else link_id
+
+
+def _recorded_ids(run: StoredRun) -> dict[str, str]:
+    """Return the ids that the service gave with single links, by URL; a masked one is no id."""
+    answers = [single.answered for single in run.single_link_attempts]
+    return {
+        answer.url: answer.link_id
+        for answer in answers
+        if answer is not None and answer.url and answer.link_id and "[" not in answer.link_id
+    }
+
+
+NOT_READ: Final = "(read when the link is requested)"  # in a rehearsal, in place of an id
+
+
+class CardReferenceError(OperatorError):
+    """The partner's record of a card cannot be found, so that no reference can name it."""
+
+    message = "No link was requested: {reason}, so no reference can name the card."
+    next_step = Sentence(
+        "Request it by the card's number: without {by_reference}.",
+        by_reference=Option("--by-reference", of="link"),
+    )
+
+
+class LinkRecords(Protocol):
+    """The records of links at the partner."""
+
+    def card_link(self, link_id: str) -> CardLink:
+        """Return a link's record, its card and cardholder with it."""
+        ...
+
+
+class CardReferences:
+    """Finds the cards of rows; without `records` it only looks whether a row has a link."""
+
+    def __init__(self, settings: ServiceSettings, records: LinkRecords | None = None) -> None:
+        self._settings = settings
+        self._records = records
+        self._links = dict[str, RunLinks]()  # by run
+
+    def reading(self, records: LinkRecords) -> CardReferences:
+        """Return what finds cards by these records."""
+        return CardReferences(self._settings, records)
+
+    def of(self, run: StoredRun, row: int, cuid: str) -> dict[str, Any]:
+        """Return the reference of the card of a linked row, as a request has it.
+
+        Raises CardReferenceError, and what the service's client raises.
+        """
+        link_id = self._link_id(run, row)
+        card_id = self._card_id(link_id, cuid) if self._records else NOT_READ
+        number: int | str = int(card_id) if card_id.isdigit() else card_id
+        return {self._settings.name("request.card_id"): number}
+
+    def _link_id(self, run: StoredRun, row: int) -> str:
+        if run.id not in self._links:
+            self._links[run.id] = RunLinks(self._settings, run)
+        link = self._links[run.id].of_row(row)
+        if link is None:
+            raise CardReferenceError(reason=f"row {row} of {run.id} has no link")
+        if link.link_id is None:
+            raise CardReferenceError(reason="no id of its own is found in the link's URL")
+        return link.link_id
+
+    def _card_id(self, link_id: str, cuid: str) -> str:
+        assert self._records is not None  # noqa: S101 - for the type checker: `of` has looked
+        record = self._records.card_link(link_id)
+        if record.cuid not in (None, cuid):
+            raise CardReferenceError(reason="the record of its link is another cardholder's")
+        if record.card_id is None:
+            raise CardReferenceError(
+                reason="the record of its link names no card ([service.names] link.card_id)"
+            )
+        return record.card_id
+
+
+class NothingToProbeError(OperatorError):
+    """There is no link whose record could be asked for."""
+
+    message = "There is no link of {issuer} to ask about: {why}."
+    next_step = Sentence(
+        "Ingest results first; {placements} says what is known of links. Where no id is found, "
+        "correct [service] link_id.",
+        placements=Step("placements", Slot("issuer")),
+    )
+
+
+class KnownLink(NamedTuple):
+    """A linked row: its link's id at the service, and the id of a job that is known of it."""
+
+    run: str
+    row: int
+    link_id: str | None
+    job_id: str | None
+
+
+def newest_link(
+    runs: Sequence[StoredRun], settings: ServiceSettings, row: int | None = None
+) -> KnownLink | None:
+    """Return a link of the newest of these runs that has any, or of a row; None without one.
+
+    One whose cardholder has a job comes first.
+    """
+    for run in reversed(runs):
+        link = next(_links_of(run, settings, row), None)
+        if link is not None:
+            return link
+    return None
+
+
+def _links_of(run: StoredRun, settings: ServiceSettings, row: int | None) -> Iterator[KnownLink]:
+    if run.summary is None:
+        return
+    ids = LinkIds(settings, run)
+    for part in run.committed().ledger:
+        jobs = read_placements(run, part, ["row", "job_id"])
+        rows = linked_rows(run, part).join(jobs, on="row", how="left")
+        if row is not None:
+            rows = rows.filter(row=row)
+        for link in rows.sort(pl.col("job_id").is_null(), "row").iter_rows(named=True):
+            link_id = ids.of(link["url"], link["cuid"])
+            yield KnownLink(run.id, link["row"], link_id, link["job_id"])

@@ -1,0 +1,164 @@
+"""The table `[service]` of the issuer's TOML: the partner's API, with a setting for all that it
+leaves open.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Annotated, Final, Literal, Self
+from urllib.parse import parse_qs, urlsplit
+
+from pydantic import StringConstraints, field_validator, model_validator
+
+from flows.extensions.partner_api.access import Name
+from flows.extensions.partner_api.expiry import SHAPE
+from flows.extensions.partner_api.profile import ID, Profile
+from schemas.settings import LOOPBACK, setting
+
+BY_CUID: Final = "cuid"
+BY_RECORD: Final = "record"
+_PARAMETER = re.compile(r"\?(?P<name>[A-Za-z0-9_.-]+)")  # of a URL, that holds the id of a link
+
+
+class ServiceSettings(Profile):
+    """Where the partner's API is and how it is spoken to; credentials come from the environment
+    only.
+
+    `paths`, `names` and the tables below it are the partner's profile: how its service names and
+    shapes what the interface leaves open. `cardlink service probe` proposes them from what the
+    service answers.
+    """
+
+    base_url: str = setting(..., "address of the partner's service: https, or http on loopback")
+    prefix: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$")] = setting(
+        "service", "prefix of the service's own request headers"
+    )
+    fi_key: str = setting("", "key of the institution; needed for single links only")
+    safe_key: str | None = setting(None, "key of the safe; unset: the service manages key storage")
+    keys_in: Literal["body", "header"] = setting(
+        "body", "where the request for a link has both keys; in a header `safe_key` only if set"
+    )
+    idempotency_header: Name | None = setting(
+        None,
+        "header that lets the service know a request for a link again: with it, one whose response "
+        "is lost, or that ends in 409 or 5xx, is repeated; unset: it never is",
+    )
+    job_hydration: str = setting(
+        '["credential_requests"]', "value of the hydration header when a job is read"
+    )
+    link_url: Annotated[str, StringConstraints(pattern=r"^https://.*\{token\}")] | None = setting(
+        None, "URL of a link, made from `{token}`, where link records hold none"
+    )
+    link_expires: Annotated[str, StringConstraints(pattern=SHAPE)] | None = setting(
+        None,
+        "when a single link expires: a period from its request, such as `60d` or `3mo`, or a date "
+        "such as `2027-01-31`; `--expires` of a command goes before it; unset: the partner decides "
+        "(2 months)",
+    )
+    link_id: str = setting(
+        r"/(?P<id>[A-Za-z0-9_-]+)/?(?:[?#].*)?$",
+        "what the record of a link is asked for by: a regular expression that finds an id in the "
+        "link's URL; `?key`: that query parameter of it; `record`: the id that the service gave "
+        "with a single link; `cuid`: the cardholder's cuid",
+    )
+    read_timeout_seconds: float = setting(30, "time to wait for a response", gt=0)
+    tries: int = setting(4, "attempts of a request that is safe to repeat", ge=1, le=20)
+    requests_per_second: float = setting(10, "request rate", gt=0)
+    requests_at_a_time: int = setting(
+        10,
+        "concurrent requests when placements are read, or many links are requested",
+        ge=1,
+        le=64,
+    )
+    look_again_hours: float = setting(
+        6,
+        "time before a link that was answered and is not placed yet is queried again, at least; it "
+        "grows to a third of the time in which nothing happened at the link, up to three days; one "
+        "that left a question unanswered is due at once",
+        gt=0,
+    )
+    look_minutes: float = setting(
+        5,
+        "time that a check of links may take; running jobs come first, then links never queried, "
+        "then those that waited longest; the others are for the next check: at ten requests a "
+        "second it queries 2,700 links, of new ones half as many",
+        gt=0,
+    )
+    follow_every_seconds: float = setting(
+        2, "polling interval of `job follow` and `job watch`", gt=0
+    )
+    follow_cardholders: bool = setting(
+        False, "read cardholders' messages; each is given once, so another client would miss it"
+    )
+
+    @field_validator("link_id")
+    @classmethod
+    def _finds_an_id(cls, pattern: str) -> str:
+        """Require one named group `id` in the expression."""
+        if pattern in (BY_CUID, BY_RECORD) or _PARAMETER.fullmatch(pattern):
+            return pattern
+        try:
+            groups = re.compile(pattern).groupindex
+        except re.error:
+            groups = {}
+        if "id" not in groups:
+            raise ValueError("a regular expression with a named group: (?P<id>...)")
+        return pattern
+
+    @model_validator(mode="after")
+    def _safe(self) -> Self:
+        parts = urlsplit(self.base_url)
+        secure = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK)
+        if not (secure and parts.hostname):
+            raise ValueError("base_url: an https address (http on loopback only)")
+        if parts.username or parts.password or parts.query or parts.fragment:
+            raise ValueError(
+                "base_url: no credentials, query or fragment; credentials come from the environment"
+            )
+        return self
+
+    @property
+    def envelope_header(self) -> str:
+        """The header that names the credential request an update answers (interface.md 4)."""
+        return f"x-{self.prefix}-envelope-id"
+
+    @property
+    def hydration_header(self) -> str:
+        """The header that requests linked records too (interface.md 4)."""
+        return f"x-{self.prefix}-hydration"
+
+    @property
+    def access_key_header(self) -> str:
+        """The header that holds a broadcast channel's access key (interface.md 5)."""
+        return f"{self.prefix}-messaging-access-key"
+
+    def link_hydration(self, *parts: str) -> str:
+        """Return the hydration header's value for a link: a JSON array, such as `["card"]`."""
+        return json.dumps(parts)
+
+    def url_of(self, token: str | None) -> str | None:
+        """Return the URL that `link_url` makes of a cardholder's long token (interface.md 2.9);
+        None without either.
+        """
+        return self.link_url.replace("{token}", token) if self.link_url and token else None
+
+    def id_of(self, url: str, cuid: str | None = None) -> str | None:
+        """Return the id by which the record of a link is asked for; None where there is none."""
+        if self.link_id == BY_CUID:
+            return cuid
+        if self.link_id == BY_RECORD:
+            return None
+        parameter = _PARAMETER.fullmatch(self.link_id)
+        if parameter:
+            values = parse_qs(urlsplit(url).query).get(parameter["name"], [])
+            return values[0] if len(values) == 1 else None
+        match = re.search(self.link_id, url)
+        return match["id"] if match else None
+
+    def link_place(self) -> str:
+        """Return how messages name the record of a link: its id may be the secret part of a URL."""
+        return f"GET {self.path('link').replace(ID, '…')}"
+
+
+TABLES = {"service": (ServiceSettings | None, None)}  # the partner's API, where it is used
