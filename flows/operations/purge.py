@@ -163,8 +163,8 @@ def purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
         concurrently(lambda entry: cleaner.delete(entry.key), unit.entries)
         deleted.append(unit)
     concurrently(cleaner.discard, plan.leftovers)
-    for after_purge in hooks("after_purge"):
-        after_purge(context, cleaner)
+    for finish_erasures in hooks("finish_erasures"):
+        finish_erasures(context, cleaner)
     return plan._replace(lots=tuple(deleted))
 
 

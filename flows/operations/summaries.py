@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from flows.book.stored_book import known_runs
 from flows.operations.alert_history import open_alerts
-from flows.operations.alert_kinds import KINDS
+from flows.operations.alert_kinds import alert_kinds
 from flows.redaction import redact
 from flows.reports.business_result import issuer_balance, result_sentence
 from flows.runs.adapters import Adapters
@@ -184,7 +184,7 @@ def _to_do(context: IssuerContext, runs: Sequence[str]) -> Iterator[str]:
     if uploaded:
         yield f"Uploaded, results to fetch: {counted(uploaded, 'chunk')}. {Step('ingest', issuer)}"
     for alert in open_alerts(context.adapters.store, issuer):
-        kind = KINDS.get(alert.kind)
+        kind = alert_kinds().get(alert.kind)
         yield f"Open: {alert.text}. {kind.then if kind else ''}".rstrip()
     yield f"All that is to be done: {Step('worklist', issuer)}"
 

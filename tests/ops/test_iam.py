@@ -265,7 +265,7 @@ def test_nothing_beyond_the_issuers_own_folder_can_be_listed_read_or_written(
         results(BANK),
         transactions(BANK),
         f"{deliveries(BANK)}000001/",
-        f"{acknowledgements(BANK)}000001-0a1b2c3d/",
+        f"{acknowledgements(BANK)}000001/",
     ],
 )
 def test_what_others_drop_cannot_be_written_by_the_pipeline(whole: Whole, folder: str) -> None:

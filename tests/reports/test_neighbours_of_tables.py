@@ -13,7 +13,6 @@ from typing import Any, cast
 import polars as pl
 import pytest
 
-from flows.extensions.deliveries import matters
 from flows.reports import (
     across,
     link_forms,
@@ -265,19 +264,6 @@ def test_missed_days_are_from_the_first_to_the_last(monkeypatch: pytest.MonkeyPa
         (dict(work.fields)["first"], dict(work.fields)["last"]) for work in told
     ]
     assert [(days[0], days[-1])] * 3 == ends
-
-
-@pytest.mark.parametrize(("last", "named"), [(7, "000007"), (8, "000007, the newest is 000008")])
-def test_a_late_receipt_names_the_newest_where_that_is_another(
-    monkeypatch: pytest.MonkeyPatch, last: int, named: str
-) -> None:
-    record = SimpleNamespace(at=NOON, run="r1", rows={})
-    monkeypatch.setattr(matters, "first_unconfirmed", lambda *_: (7, last, record))
-    wanted = issuer(acknowledgement={"receipt_within_hours": 24})
-
-    [told] = matters._late_receipts(memory_bench().adapters, wanted, NOON)
-
-    assert named == dict(told.fields)["name"]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from threading import Barrier
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,10 +13,6 @@ from typing import Any, cast
 import polars as pl
 import pytest
 
-from flows.extensions.deliveries import acknowledgement as told
-from flows.extensions.deliveries.delivered import DeliveryId, delivered_links_key, delivery_folder
-from flows.extensions.deliveries.formats import Acknowledgement
-from flows.extensions.deliveries.handover import DONE, confirm_handed, make, note
 from flows.runs import erased, errors, single_links, stored_runs
 from flows.runs.chunks import chunks_as_sealed
 from flows.runs.closings import add_closing, closed_breaks
@@ -39,7 +34,6 @@ from schemas.ledger import LINKED
 from schemas.reasons import ERASED
 from schemas.records import Closing
 from tests.memory import MemoryStore
-from tests.memory_bench import memory_bench
 from tests.night import BANK, DAY, NOON, edges
 
 SECOND = timedelta(seconds=1)
@@ -209,17 +203,6 @@ def test_a_record_is_of_an_erased_cardholder_where_its_last_reason_says_so() -> 
     assert [True, False, False] == rows.select(is_erased()).to_series().to_list()
 
 
-def test_of_the_links_of_a_delivery_that_were_written_anew_the_last_count() -> None:
-    store = MemoryStore()
-    folder = delivery_folder(BANK, 1, "bank")
-    for number in (2, 10, 9):
-        store.create(f"{folder}links-erased-{number}.parquet", b"x")
-
-    key = delivered_links_key(store, BANK, DeliveryId("bank", 1))
-
-    assert f"{folder}links-erased-10.parquet" == key
-
-
 def test_of_the_single_links_of_a_row_the_last_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     links = pl.DataFrame(
         {name: [f"{name}1", f"{name}2"] for name in (*LINK, "arrived")}
@@ -271,33 +254,6 @@ def test_parts_are_decoded_together_up_to_so_many_rows(more: int) -> None:
 
 # Acknowledgements, the audit trail
 # --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("seconds", AROUND)
-def test_a_receipt_is_late_from_the_end_of_its_time_on(seconds: int) -> None:
-    bench = memory_bench()
-    line = told.acknowledgements_to(BANK)
-    facts: dict[str, Any] = {"run": "", "extract": "x", "sha256": "", "status": "PEND"}
-    facts |= {"rows": {}, "folder": "", "files": {}, "by": "anna", "at": NOON - timedelta(hours=1)}
-    for number in range(1, 13):
-        record = Acknowledgement(**facts)
-        values: Any = {
-            "line": line,
-            "number": number,
-            "record": record,
-            "subject": "x",
-            "says": None,
-        }
-        enter(bench.adapters, BANK, "made", partial(make, **values))
-        if number != 11:  # its process died
-            note(bench.adapters, line, number, DONE)
-    for number in (1, 10, 9):
-        confirm_handed(bench.adapters, line, number, "receipt")
-
-    now = NOON + seconds * SECOND
-    late = told.first_unconfirmed(bench.adapters, BANK, timedelta(hours=1), now)
-
-    assert (None if seconds < 0 else (12, 12, Acknowledgement(**facts))) == late
 
 
 @pytest.mark.parametrize("more", AROUND)

@@ -27,7 +27,7 @@ Facts = dict[str, Any]
 PASSING = re.compile(
     r"bank/(journal|identified|alerts)/"
     r"|bank/runs/[^/]+/(chunks|selection|ledger)"
-    r"|/report/held|bank/acknowledgements/\d{6}-"
+    r"|/report/held|bank/acknowledgements/\d{6}/"
 )
 NUMBER = re.compile(r"(?<=/)\d+(?=[./])")
 HEX = re.compile(r"[0-9a-f]{12,}")

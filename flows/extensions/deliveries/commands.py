@@ -260,13 +260,21 @@ def _place(
     context: contexts.IssuerContext, receiver: str, number: int, record: formats.Delivery
 ) -> str:
     """Return where the files are, and their names."""
-    issuer = context.issuer.issuer
-    table = settings.settings_of(context.issuer, receiver)
-    place = f"{context.issuer.root}/{delivered.delivery_folder(issuer, number, receiver)}"
-    if table.to is not None:
-        id_ = delivered.DeliveryId(receiver, number)
-        place = f"{table.to.rstrip('/')}/{receivers.place_below(issuer, id_)}"
+    line = delivered.line_of(context.issuer.issuer, receiver)
+    place = _folder(context, line, settings.settings_of(context.issuer, receiver), number)
     return f"{place} ({' '.join(record.names)})"
+
+
+def _folder(
+    context: contexts.IssuerContext,
+    line: handover.Line[Any],
+    table: settings.Destination | None,
+    number: int,
+) -> str:
+    """Return where the files are taken."""
+    if table is None or table.to is None:
+        return f"{context.issuer.root}/{line.folder(number)}"
+    return f"{table.to.rstrip('/')}/{line.place(number)}"
 
 
 def _name(issuer: str, receiver: str) -> str:
@@ -292,7 +300,7 @@ ACKNOWLEDGE = Form(
     "acknowledgements of {issuer}",
     retries=(10, 60),
 )
-LEFT_OUT = {"files", "folder"}  # of a record's facts: they begin with the moment
+LEFT_OUT = {"files"}  # of a record's facts: they begin with the moment
 NOT_WANTED = "no [acknowledgement] in its TOML: the issuer is told nothing"
 
 
@@ -350,7 +358,7 @@ def tell(
     return facts, [_told_line(context, each, dry_run=dry_run) for each in written]
 
 
-def with_acknowledgements(context: contexts.IssuerContext, result: Result) -> Result:
+def after_commit(context: contexts.IssuerContext, result: Result) -> Result:
     """Return the result of a command, with what the issuer was told because of it.
 
     Where it cannot be told, that is said, and the command is done all the same.
@@ -372,11 +380,18 @@ def _told_line(
 ) -> Place:
     record = written.record
     counts = ", ".join(f"{number:,} {status}" for status, number in record.rows.items() if number)
-    table = settings.acknowledging(context.issuer)
     issuer = context.issuer.issuer
-    own = f"{context.issuer.root}/{acknowledgement.acknowledgements(issuer)}"
-    folder = (table.to if table and table.to else own).rstrip("/")
+    folder = _folder(
+        context,
+        acknowledgement.acknowledgements_to(issuer),
+        settings.acknowledging(context.issuer),
+        written.number,
+    )
     rows = f" ({counts})" if counts else ""
     line = f"{issuer}: acknowledgement {written.number} of {record.extract}: {record.status}{rows}"
-    path = "" if dry_run else f"{folder}/{record.folder}"
-    return Place(path, _marked(line, dry_run))
+    return Place("" if dry_run else folder, _marked(line, dry_run))
+
+
+def after_ingest(context: contexts.IssuerContext, result: Result) -> Result:
+    """Deliver links to the receivers that want them now, and tell the issuer of its extracts."""
+    return after_commit(context, with_deliveries(context, result))

@@ -1,14 +1,18 @@
 """The lines of the worklist about deliveries of links and acknowledgements, and their kinds."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
 from flows.book.book import Book
-from flows.extensions.deliveries.acknowledgement import first_unconfirmed, half_told
+from flows.extensions.deliveries.acknowledgement import acknowledgements_to
 from flows.extensions.deliveries.changes import ToDeliver, to_deliver
-from flows.extensions.deliveries.delivered import line_of, receivers_with_deliveries, trouble_of
+from flows.extensions.deliveries.delivered import (
+    line_of,
+    names_erased,
+    receivers_with_deliveries,
+)
 from flows.extensions.deliveries.formats import Delivery
-from flows.extensions.deliveries.handover import Handed, last_handed
+from flows.extensions.deliveries.handover import Handed, last_handed, late_receipt
 from flows.extensions.deliveries.settings import DEFAULT, acknowledging, receivers_in
 from flows.reports.work import Work
 from flows.reports.work_kinds import CARDHOLDERS, ISSUER, OPERATOR, Choice, Kind
@@ -77,25 +81,6 @@ NOT_HANDED_OVER = Kind(
     rows="link",
     of_one_run=True,
 )
-UNFINISHED_DELIVERY = Kind(
-    "deliveries to finish",
-    OPERATOR,
-    "Recorded, and the command ended before all of its files were written",
-    Step("deliver", Slot("issuer"), Slot("receiver")),
-    "The next delivery finishes it.",
-    noun="delivery",
-    rows="link",
-    of_one_run=True,
-)
-HALF_TOLD = Kind(
-    "acknowledgements to finish",
-    OPERATOR,
-    "Recorded, and the command ended before the issuer could take it",
-    Step("acknowledge", Slot("issuer")),
-    "The next command that tells the issuer finishes it.",
-    noun="acknowledgement",
-    of_one_run=True,
-)
 NOT_RECEIVED = Kind(
     "acknowledgements to confirm",
     ISSUER,
@@ -123,16 +108,12 @@ ERASURES = Kind(
     rows=CARDHOLDERS,
     of_one_run=True,
 )
-KINDS = (
-    TO_DELIVER,
-    WITHDRAWALS,
-    UNCONFIRMED,
-    NOT_HANDED_OVER,
-    UNFINISHED_DELIVERY,
-    HALF_TOLD,
-    NOT_RECEIVED,
-    ERASURES,
-)
+KINDS = (TO_DELIVER, WITHDRAWALS, UNCONFIRMED, NOT_HANDED_OVER, NOT_RECEIVED, ERASURES)
+
+
+def work_kinds() -> Iterable[Kind]:
+    """Return the kinds of lines."""
+    return KINDS
 
 
 def matters(context: IssuerContext, book: Book, now: datetime) -> Iterator[Work]:
@@ -140,8 +121,7 @@ def matters(context: IssuerContext, book: Book, now: datetime) -> Iterator[Work]
     adapters = context.adapters
     issuer = context.issuer
     yield from _deliveries(adapters, issuer)
-    yield from _half_told(adapters, issuer)
-    yield from _late_receipts(adapters, issuer, now)
+    yield from _late_receipts(context, now)
     yield from _forgotten(adapters, issuer.issuer)
     if receivers_in(issuer) or receivers_with_deliveries(adapters, issuer.issuer):
         yield from links_to_deliver(issuer, _to_deliver(context, book, now), now)
@@ -153,11 +133,6 @@ def _to_deliver(context: IssuerContext, book: Book, now: datetime) -> ToDeliver:
     delivered = book.stages.delivered
     counts = [to_deliver(part.cards(today), delivered, today) for part in book.parts()]
     return ToDeliver(*map(sum, zip(*counts, strict=True)))
-
-
-def names_erased(adapters: Adapters, issuer: str) -> bool:
-    """Return whether deliveries may name erased cardholders until a receiver confirms."""
-    return bool(receivers_with_deliveries(adapters, issuer))
 
 
 def _forgotten(adapters: Adapters, issuer: str) -> Iterator[Work]:
@@ -181,8 +156,7 @@ def _deliveries(adapters: Adapters, issuer: Issuer) -> Iterator[Work]:
         last = last_handed(adapters, line_of(issuer.issuer, receiver))
         if last is None or last.confirmed:
             continue
-        work = _delivery(issuer, receiver, last)
-        yield work if last.is_done else work._replace(kind=UNFINISHED_DELIVERY.name)
+        yield _delivery(issuer, receiver, last)
 
 
 def links_to_deliver(issuer: Issuer, links: ToDeliver, now: datetime) -> Iterator[Work]:
@@ -228,45 +202,35 @@ def _delivery(issuer: Issuer, receiver: str, delivery: Handed[Delivery]) -> Work
             ("receiver", receiver if has_others else named),
         ),
     )
-    trouble = trouble_of(delivery)
-    if trouble is None:
-        return work
-    since = trouble.failing_since
-    note = f"Since {since:%Y-%m-%d %H:%M} UTC: {trouble.problem}"
-    return work._replace(kind=NOT_HANDED_OVER.name, since=since, note=note)
+    trouble = delivery.trouble
+    if trouble is not None:
+        since = trouble.failing_since
+        note = f"Since {since:%Y-%m-%d %H:%M} UTC: {trouble.problem}"
+        return work._replace(kind=NOT_HANDED_OVER.name, since=since, note=note)
+    if not delivery.is_done:
+        note = "The command ended before all of its files were written."
+        return work._replace(kind=NOT_HANDED_OVER.name, note=note)
+    return work
 
 
-def _half_told(adapters: Adapters, issuer: Issuer) -> Iterator[Work]:
-    """Yield the last acknowledgement where it is not complete: nobody takes it."""
-    last = half_told(adapters, issuer.issuer)
-    if acknowledging(issuer) is not None and last is not None:
-        yield Work(
-            due=last.record.at,
-            kind=HALF_TOLD.name,
-            issuer=issuer.issuer,
-            run=last.record.run,
-            rows=sum(last.record.rows.values()),
-            since=last.record.at,
-            fields=(("name", f"{last.number:06d}"),),
-        )
-
-
-def _late_receipts(adapters: Adapters, issuer: Issuer, now: datetime) -> Iterator[Work]:
+def _late_receipts(context: IssuerContext, now: datetime) -> Iterator[Work]:
     """Yield the acknowledgements that the issuer has not confirmed in time."""
-    settings = acknowledging(issuer)
-    if settings is None or settings.receipt_within_hours is None:
+    issuer = context.issuer.issuer
+    settings = acknowledging(context.issuer)
+    if settings is None:
         return
-    within = timedelta(hours=settings.receipt_within_hours)
-    late = first_unconfirmed(adapters, issuer.issuer, within, now)
-    if late is not None:
-        number, last, record = late
-        named = f"{number:06d}, the newest is {last:06d}" if last > number else f"{number:06d}"
-        yield Work(
-            due=record.at + within,
-            kind=NOT_RECEIVED.name,
-            issuer=issuer.issuer,
-            run=record.run,
-            rows=sum(record.rows.values()),
-            since=record.at,
-            fields=(("name", named), ("number", last)),
-        )
+    late = late_receipt(context, acknowledgements_to(issuer), settings, now)
+    if late is None:
+        return
+    named = f"{late.first:06d}"
+    if late.last > late.first:
+        named += f", the newest is {late.last:06d}"
+    yield Work(
+        due=late.record.at + timedelta(hours=settings.receipt_within_hours or 0),
+        kind=NOT_RECEIVED.name,
+        issuer=issuer,
+        run=late.record.run,
+        rows=sum(late.record.rows.values()),
+        since=late.record.at,
+        fields=(("name", named), ("number", late.last)),
+    )

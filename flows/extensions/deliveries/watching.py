@@ -6,15 +6,32 @@ from datetime import timedelta
 from flows.errors import CardlinkError, OperatorError
 from flows.extensions.deliveries import acknowledgement
 from flows.extensions.deliveries import reaching as delivery_handover
-from flows.extensions.deliveries.acknowledgement import first_unconfirmed, not_told
-from flows.extensions.deliveries.reaching import late_receipts, troubles
+from flows.extensions.deliveries.acknowledgement import acknowledgements_to, not_told
+from flows.extensions.deliveries.delivered import line_of
+from flows.extensions.deliveries.handover import NotReachedError, late_receipt
+from flows.extensions.deliveries.reaching import troubles
 from flows.extensions.deliveries.receivers import without_table
 from flows.extensions.deliveries.settings import acknowledging, receivers_in
-from flows.operations.alert_kinds import Cause
+from flows.operations.alert_kinds import Cause, Kind
 from flows.runs.context import IssuerContext
 
 TELLING = timedelta(hours=1)  # the time that telling the issuer may take
 REACHING = timedelta(minutes=15)  # the time that a receiver of links may be away
+
+
+def alert_kinds() -> dict[str, Kind]:
+    """Return the kinds of alerts."""
+    return {
+        "issuer-not-told": Kind(
+            "The issuer was not told of an extract, or has not confirmed it",
+            "Acknowledge by hand, which says what stands in the way; ask for the receipt.",
+        ),
+        "links-not-taken": Kind(
+            "Links have not come to a receiver, or it has not confirmed them",
+            "Check the issuer, which says what stands in the way; ask the receiver. "
+            "It is tried again.",
+        ),
+    }
 
 
 def alerts(context: IssuerContext) -> Iterator[Cause]:
@@ -31,14 +48,12 @@ def _acknowledgement_causes(context: IssuerContext) -> Iterator[Cause]:
     now = context.adapters.now()
     for run in not_told(context, now - TELLING):
         yield Cause("issuer-not-told", run, f"{run}: the issuer was not told what became of it")
-    if settings.receipt_within_hours is None:
-        return
-    within = timedelta(hours=settings.receipt_within_hours)
-    late = first_unconfirmed(context.adapters, context.issuer.issuer, within, now)
+    line = acknowledgements_to(context.issuer.issuer)
+    late = late_receipt(context, line, settings, now)
     if late is not None:
-        number, last, record = late
-        text = f"acknowledgements {number} to {last}: no receipt since {record.at:%Y-%m-%d %H:%M}"
-        yield Cause("issuer-not-told", f"receipt-{number}", text)
+        since = f"{late.record.at:%Y-%m-%d %H:%M}"
+        text = f"acknowledgements {late.first} to {late.last}: no receipt since {since}"
+        yield Cause("issuer-not-told", f"receipt-{late.first}", text)
 
 
 def _delivery_causes(context: IssuerContext) -> Iterator[Cause]:
@@ -50,20 +65,16 @@ def _delivery_causes(context: IssuerContext) -> Iterator[Cause]:
             since = f"since {trouble.failing_since:%Y-%m-%d %H:%M}"
             text = f"{receiver}: links have not come there {since}: {trouble.problem}"
             yield Cause("links-not-taken", receiver, text)
-    for receiver, number, moment in late_receipts(context):
-        if receiver not in stuck:
-            text = f"{receiver}: no receipt of delivery {number} since {moment:%Y-%m-%d %H:%M}"
+    for receiver, settings in receivers_in(context.issuer).items():
+        line = line_of(context.issuer.issuer, receiver)
+        late = late_receipt(context, line, settings, now)
+        if late is not None and receiver not in stuck:
+            since = f"{late.record.at:%Y-%m-%d %H:%M}"
+            text = f"{receiver}: no receipt of delivery {late.last} since {since}"
             yield Cause("links-not-taken", receiver, text)
 
 
 RECEIVERS = "receivers"
-
-
-class NotReachedError(OperatorError):
-    """A receiver of links has not got its last delivery."""
-
-    message = "{receiver}: has not got its links since {since}: {problem}."
-    next_step = "Ask the receiver, or correct its table in the TOML; it is tried again by itself."
 
 
 class WithoutTableError(OperatorError):
@@ -89,7 +100,7 @@ def checks(context: IssuerContext) -> Iterator[tuple[str, str | CardlinkError]]:
             since = f"{trouble.failing_since:%Y-%m-%d %H:%M} UTC"
             yield (
                 RECEIVERS,
-                NotReachedError(receiver=receiver, since=since, problem=trouble.problem),
+                NotReachedError(whom=receiver, since=since, problem=trouble.problem),
             )
             continue
         try:

@@ -18,7 +18,6 @@ from pydantic_core import to_jsonable_python
 from flows.errors import CardlinkError, GateError, OperatorError
 from flows.extensions.governance.changes import changes, flat, in_words
 from flows.extensions.governance.in_force import Compared, settings_numbered
-from flows.extensions.governance.persons import normalised
 from flows.extensions.governance.requests import (
     CARRIED_OUT,
     ENDED,
@@ -34,6 +33,7 @@ from flows.extensions.governance.requests import (
     store,
     unexpired,
 )
+from flows.extensions.governance.settings import normalised
 from flows.extensions.governance.signatures import PersonSignatures
 from flows.extensions.governance.tables import REQUEST
 from flows.redaction import redact, redacted

@@ -13,3 +13,18 @@ RUN_OBJECTS = (
     rf"placements/{_PART}\.parquet",
     rf"placements/messages/{_PART}/\d{{9}}-\d{{8}}T\d{{12}}-[0-9a-f]{{8}}\.json",
 )
+HOOKS = dict.fromkeys(
+    (
+        "checks",
+        "summary_facts",
+        "across_facts",
+        "sections",
+        "gauges",
+        "stages",
+        "folders",
+        "places",
+        "mentions",
+        "erase",
+    ),
+    "hooks",
+)
