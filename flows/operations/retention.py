@@ -63,6 +63,8 @@ class Kept(NamedTuple):
 
     why: str
     until: date | None = None
+    run: str = ""
+    part: Part = "chunks"
 
 
 class Term(NamedTuple):

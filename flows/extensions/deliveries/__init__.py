@@ -4,32 +4,14 @@ Put here what is handed over to others as files that they confirm.
 """
 
 COMMANDS = ("commands",)
-HOOKS = dict.fromkeys(
-    (
-        "after_commit",
-        "after_ingest",
-        "work_kinds",
-        "matters",
-        "names_erased",
-        "alert_kinds",
-        "alerts",
-        "checks",
-        "gauges",
-        "balance_lines",
-        "delivered_links",
-        "history",
-        "events",
-        "scheduled",
-        "evidence",
-        "folders",
-        "places",
-        "mentions",
-        "erase",
-        "withdrawal_step",
-        "erase_confirmed",
-        "purgeable",
-        "before_purge",
-        "recovered",
-    ),
-    "hooks",
-)
+HOOKS = {
+    **dict.fromkeys(("after_commit", "after_ingest"), "commands"),
+    **dict.fromkeys(("work_kinds", "matters"), "matters"),
+    **dict.fromkeys(("alert_kinds", "alerts", "checks"), "watching"),
+    **dict.fromkeys(("events", "scheduled"), "reaching"),
+    **dict.fromkeys(("delivered_links", "history", "gauges", "names_erased"), "delivered"),
+    "withdrawal_step": "delivery",
+    "balance_lines": "acknowledgement",
+    **dict.fromkeys(("evidence", "folders", "places", "mentions", "erase"), "personal"),
+    **dict.fromkeys(("erase_confirmed", "purgeable", "before_purge", "recovered"), "personal"),
+}
