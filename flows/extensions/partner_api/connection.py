@@ -56,6 +56,12 @@ def service_client(
         yield client
 
 
+def checks(context: IssuerContext) -> Iterator[tuple[str, str]]:
+    """Try the partner's service: credentials, login, clock, one record."""
+    for line in check_service(context):
+        yield "service", line
+
+
 LONGEST_WAIT: Final = 5.0  # seconds to connect, until a response comes, and until it is whole
 LARGEST_OFFSET: Final = 60.0  # seconds between two clocks
 NOBODY: Final = "cardlink-check"  # an id that no link has
