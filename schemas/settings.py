@@ -69,7 +69,7 @@ class StoreSettings(Settings):
         None, "AWS account of the bucket; one of any other is refused", pattern="^[0-9]{12}$"
     )
     lock_mode: Literal["GOVERNANCE", "COMPLIANCE"] | None = setting(
-        None, "Object Lock of events and other evidence; needs a bucket made with Object Lock"
+        None, "Object Lock of the journal's segments; needs a bucket made with Object Lock"
     )
     lock_days: int | None = setting(
         None, "days that `lock_mode` keeps them from being deleted", ge=1, le=36500

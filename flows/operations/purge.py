@@ -5,14 +5,14 @@ finishes. Objects are deleted by keys that were listed and recognised, never by 
 objects are named and stay. `retention.py` says what is due.
 
 Only retention and resealing can delete, on S3 with a role of their own that may touch neither
-sources nor plans, manifests, events and records.
+sources nor segments of the journal.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, datetime, time
 from itertools import chain
 from typing import NamedTuple
 
@@ -24,7 +24,6 @@ from flows.book.stored_book import known_runs
 from flows.extensions import hooks
 from flows.operations.remediation import CommittedError, abandon
 from flows.operations.retention import (
-    LEFT,
     Kept,
     RunState,
     closed_state,
@@ -57,8 +56,6 @@ from flows.runs.threads import concurrently
 from schemas.database import PURGE, SINGLE_LINK
 from schemas.records import PARTS, Abandoned, Part, Purged
 
-DEAD = timedelta(days=1)  # longer than any run takes
-
 
 class PurgeUnit(NamedTuple):
     """What is deleted together, usually a part of a run: its objects, and its record.
@@ -82,15 +79,14 @@ class PurgeUnit(NamedTuple):
 class PurgePlan(NamedTuple):
     """What a purge deletes, what it keeps, and what it does not know.
 
-    `leftovers` are half-written files and uploads never completed; `temporary` are objects of the
-    workers of a run. `hides` where the store only hides what is deleted.
+    `leftovers` are half-written files and uploads never completed. `hides` where the store only
+    hides what is deleted.
     """
 
     lots: tuple[PurgeUnit, ...] = ()
     kept: tuple[Kept, ...] = ()
     unknown: tuple[str, ...] = ()
     leftovers: tuple[Entry, ...] = ()
-    temporary: tuple[Entry, ...] = ()
     hides: bool | None = None
 
 
@@ -109,14 +105,11 @@ def plan_purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
 
     plans = concurrently(plan, stored_runs.ids)
     due = [*chain.from_iterable(plan.lots for plan in plans), *_links_of_no_run(context)]
-    temporary = chain.from_iterable(plan.temporary for plan in plans)
-    oldest = context.adapters.now() - DEAD
     return PurgePlan(
         lots=_counted(context, due),
         kept=tuple(chain.from_iterable(plan.kept for plan in plans)),
         unknown=tuple(chain.from_iterable(plan.unknown for plan in plans)),
         leftovers=tuple(_leftovers(context, cleaner)),
-        temporary=tuple(entry for entry in temporary if entry.modified < oldest),
         hides=cleaner.hides(),
     )
 
@@ -145,19 +138,23 @@ def purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
     for unit in sorted(plan.lots, key=lambda unit: not unit.resumed):
         if unit.abandons and not _ensure_abandoned(context, unit):
             continue
-        if not unit.resumed:
-            _record_purge(context, unit)
-        for forget in hooks("before_purge"):
-            forget(context, {entry.key for entry in unit.entries})
-        if unit.record.part == "ledger" and unit.record.run:
-            purge_answers(context.adapters, context.issuer.issuer, unit.record.run)
-        concurrently(lambda entry: cleaner.delete(entry.key), unit.entries)
+        _delete(context, cleaner, unit)
         deleted.append(unit)
-    concurrently(lambda entry: cleaner.delete(entry.key), plan.temporary)
     concurrently(cleaner.discard, plan.leftovers)
     for finish_erasures in hooks("finish_erasures"):
         finish_erasures(context, cleaner)
     return plan._replace(lots=tuple(deleted))
+
+
+def _delete(context: IssuerContext, cleaner: Cleaner, unit: PurgeUnit) -> None:
+    """Record a unit, unless that is done, and delete it."""
+    if not unit.resumed:
+        _record_purge(context, unit)
+    for before_purge in hooks("before_purge"):
+        before_purge(context, {entry.key for entry in unit.entries})
+    if unit.record.part == "ledger" and unit.record.run:
+        purge_answers(context.adapters, context.issuer.issuer, unit.record.run)
+    concurrently(lambda entry: cleaner.delete(entry.key), unit.entries)
 
 
 def _counted(context: IssuerContext, units: Sequence[PurgeUnit]) -> tuple[PurgeUnit, ...]:
@@ -316,7 +313,7 @@ def _plan_run(candidate: _Candidate) -> PurgePlan:
         why = f"unreadable: {error.fields['key']}"
         return PurgePlan(kept=tuple(Kept(why, run=run.id, part=part) for part in PARTS))
     unknown = sorted(redact(entry.key) for entry in by_part[None])
-    return PurgePlan(tuple(due), tuple(kept), tuple(unknown), temporary=tuple(by_part[LEFT]))
+    return PurgePlan(tuple(due), tuple(kept), tuple(unknown))
 
 
 def _judge(candidate: _Candidate, part: Part, entries: tuple[Entry, ...]) -> PurgeUnit | Kept:

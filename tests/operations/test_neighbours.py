@@ -43,7 +43,7 @@ NEIGHBOURS = tuple(DAY + timedelta(days=days) for days in (-1, 0, 1))
 
 def test_a_refusal_is_over_with_an_extract_that_was_dropped_after_it() -> None:
     plan = SimpleNamespace(selection=None)
-    refusal = Refusal("GateError", "no", NOON.isoformat(), NOON.isoformat())
+    refusal = Refusal("GateError", "no", NOON, NOON)
     run = cast(Any, SimpleNamespace(id="run-1", refusal=refusal, plan=plan))
     context = memory_bench().context
 

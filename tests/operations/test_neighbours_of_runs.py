@@ -34,6 +34,7 @@ from schemas.records import Attribution, RewrittenPart
 from tests.memory import MemoryStore
 from tests.memory_bench import memory_bench
 from tests.night import BANK, DAY, NOON
+from tests.planted import entered
 
 SECOND = timedelta(seconds=1)
 MOMENTS = (NOON - SECOND, NOON, NOON + SECOND)
@@ -74,19 +75,16 @@ def test_a_report_is_stale_once_it_is_behind_and_where_it_lists_not_all_breaks()
 
 
 def test_a_summary_is_of_the_last_answer_and_of_the_last_thing_known_of_a_run() -> None:
-    answers = [{"at": entry.modified.isoformat(), "results": ["a"]} for entry in ENTRIES]
+    answers = [entered(ANSWERED, entry.modified, results=["a"]) for entry in ENTRIES]
     counts = SimpleNamespace(read=1, submitted=1, rejected=0)
     manifest = SimpleNamespace(selection=None, counts=counts, chunks=(), run="r1")
     events = {"committed": [], ANSWERED: answers}
-    run = cast(
-        Any, SimpleNamespace(id="r1", manifest=manifest, event_entries=ENTRIES, summary=None)
-    )
+    run = cast(Any, SimpleNamespace(id="r1", manifest=manifest, history=answers, summary=None))
     run.events = events.__getitem__
-    run.record = SimpleNamespace(committed_at=NOON)
     run.committed_at = NOON + SECOND
 
     [answered] = summaries._answers(run)
-    [ended] = summaries._end_of(run, "")
+    [ended] = summaries._end_of(run, None)
 
     assert NOON + SECOND == answered.since == ended.since == _last_event(run)
 
@@ -100,7 +98,7 @@ def test_the_links_of_a_committed_run_keep_its_ledger_until_the_last_of_them_end
     run = SimpleNamespace(
         outbox=[],
         keys=keys,
-        events=list,
+        history=[],
         summary=summary,
         closed_breaks=(),
         outcomes=SimpleNamespace(state={}),

@@ -5,7 +5,7 @@ by the functions that hold them and a few values in memory.
 from __future__ import annotations
 
 from contextlib import nullcontext
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from threading import Barrier
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,7 +17,7 @@ from flows.runs import erased, errors, single_links, stored_runs
 from flows.runs.chunks import chunks_as_sealed
 from flows.runs.closings import add_closing, closed_breaks
 from flows.runs.erased import is_erased, is_interrupted
-from flows.runs.identity import canonical
+from flows.runs.events import REFUSED, record_event
 from flows.runs.journal import enter
 from flows.runs.keys import LONGEST_PART, RunId, RunKeys, checked
 from flows.runs.notices import EXPIRED, LONGEST_PAUSE, PAUSE, _History
@@ -213,22 +213,22 @@ def test_of_the_single_links_of_a_row_the_last_counts(monkeypatch: pytest.Monkey
 
 
 def test_of_several_refusals_of_a_run_the_last_says_why_and_the_first_since_when() -> None:
-    store = MemoryStore()
+    outside = edges(MemoryStore())
     keys = RunKeys(RunId(BANK, DAY, "0123abcd"))
-    for day in (10, 11, 12):
-        event = {"what": "refused", "at": f"2026-11-{day}", "why": f"w{day}", "sentence": ""}
-        name = f"202611{day}T000000000000-refused-00000000.json"
-        store.create(keys.events + name, canonical(event))
+    days = [datetime(2026, 11, day, tzinfo=UTC) for day in (10, 11, 12)]
+    moments = iter(days)
+    then = outside._replace(now=lambda: next(moments))
+    for day in days:
+        record_event(then, keys, REFUSED, why=f"w{day.day}", sentence="", under="")
 
-    run = StoredRun.by_id(edges(store), str(keys.run))
+    run = StoredRun.by_id(outside, str(keys.run))
     refusal = run.refusal
-    last = run.last_event("refused")
+    last = run.last_event(REFUSED)
 
     assert refusal is not None
     assert last is not None
-    assert ("w12", "2026-11-12") == refusal[:1] + refusal[2:3]
-    assert "2026-11-10" in refusal
-    assert "w12" == last["why"]
+    assert ("w12", days[-1], days[0]) == (refusal.error, refusal.at, refusal.first)
+    assert "w12" == last.facts["why"]
 
 
 def test_a_run_of_the_same_day_is_no_night_before() -> None:

@@ -1,10 +1,13 @@
-"""The lines of the worklist about deliveries of links and acknowledgements, and their kinds."""
+"""What is to be done and what is wrong about what is handed over: lines of the worklist and alerts
+with their kinds, and what `check` says of places, keys and webhooks.
+"""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
 from flows.book.book import Book
-from flows.extensions.deliveries.acknowledgement import acknowledgements_to
+from flows.errors import CardlinkError, OperatorError
+from flows.extensions.deliveries.acknowledgement import acknowledgements_to, check_place, not_told
 from flows.extensions.deliveries.changes import ToDeliver, to_deliver
 from flows.extensions.deliveries.delivered import (
     line_of,
@@ -12,8 +15,12 @@ from flows.extensions.deliveries.delivered import (
     receivers_with_deliveries,
 )
 from flows.extensions.deliveries.formats import Delivery
-from flows.extensions.deliveries.handover import Handed, last_handed, late_receipt
+from flows.extensions.deliveries.handover import Handed, NotReachedError, last_handed, late_receipt
+from flows.extensions.deliveries.reaching import check_receiver, troubles
+from flows.extensions.deliveries.receivers import without_table
 from flows.extensions.deliveries.settings import DEFAULT, acknowledging, receivers_in
+from flows.operations.alert_kinds import Cause
+from flows.operations.alert_kinds import Kind as AlertKind
 from flows.reports.work import Work
 from flows.reports.work_kinds import CARDHOLDERS, ISSUER, OPERATOR, Choice, Kind
 from flows.runs.adapters import Adapters
@@ -23,6 +30,9 @@ from flows.runs.erased import is_interrupted, unfinished_erasures
 from flows.steps import RECEIPT, WHY, Slot, Step
 from schemas.issuer import Issuer, most_of
 
+RECEIVERS = "receivers"  # the part of an installation
+TELLING = timedelta(hours=1)  # the time that telling the issuer may take
+REACHING = timedelta(minutes=15)  # the time that a receiver of links may be away
 TO_DELIVER = Kind(
     "links to deliver",
     OPERATOR,
@@ -234,3 +244,93 @@ def _late_receipts(context: IssuerContext, now: datetime) -> Iterator[Work]:
         since=late.record.at,
         fields=(("name", named), ("number", late.last)),
     )
+
+
+def alert_kinds() -> dict[str, AlertKind]:
+    """Return the kinds of alerts."""
+    return {
+        "issuer-not-told": AlertKind(
+            "The issuer was not told of an extract, or has not confirmed it",
+            "Acknowledge by hand, which says what stands in the way; ask for the receipt.",
+        ),
+        "links-not-taken": AlertKind(
+            "Links have not come to a receiver, or it has not confirmed them",
+            "Check the issuer, which says what stands in the way; ask the receiver. "
+            "It is tried again.",
+        ),
+    }
+
+
+def alerts(context: IssuerContext) -> Iterator[Cause]:
+    """Yield what is wrong with what is handed over."""
+    yield from _acknowledgement_causes(context)
+    yield from _delivery_causes(context)
+
+
+def _acknowledgement_causes(context: IssuerContext) -> Iterator[Cause]:
+    """Yield the extracts of which the issuer was not told, and a receipt that is late."""
+    settings = acknowledging(context.issuer)
+    if settings is None:
+        return
+    now = context.adapters.now()
+    for run in not_told(context, now - TELLING):
+        yield Cause("issuer-not-told", run, f"{run}: the issuer was not told what became of it")
+    line = acknowledgements_to(context.issuer.issuer)
+    late = late_receipt(context, line, settings, now)
+    if late is not None:
+        since = f"{late.record.at:%Y-%m-%d %H:%M}"
+        text = f"acknowledgements {late.first} to {late.last}: no receipt since {since}"
+        yield Cause("issuer-not-told", f"receipt-{late.first}", text)
+
+
+def _delivery_causes(context: IssuerContext) -> Iterator[Cause]:
+    """Yield the receivers that have not got their last delivery, or not confirmed it in time."""
+    now = context.adapters.now()
+    stuck = dict(troubles(context))
+    for receiver, trouble in stuck.items():
+        if now - trouble.failing_since >= REACHING:
+            since = f"since {trouble.failing_since:%Y-%m-%d %H:%M}"
+            text = f"{receiver}: links have not come there {since}: {trouble.problem}"
+            yield Cause("links-not-taken", receiver, text)
+    for receiver, settings in receivers_in(context.issuer).items():
+        line = line_of(context.issuer.issuer, receiver)
+        late = late_receipt(context, line, settings, now)
+        if late is not None and receiver not in stuck:
+            since = f"{late.record.at:%Y-%m-%d %H:%M}"
+            text = f"{receiver}: no receipt of delivery {late.last} since {since}"
+            yield Cause("links-not-taken", receiver, text)
+
+
+class WithoutTableError(OperatorError):
+    """A receiver has deliveries, and no table in the issuer's TOML any more."""
+
+    message = (
+        "{receiver}: has deliveries and no table [deliveries.{receiver}], so nothing is withdrawn."
+    )
+    next_step = "Put it back, with retired = true to withdraw all links."
+
+
+def checks(context: IssuerContext) -> Iterator[tuple[str, str | CardlinkError]]:
+    """Try where the issuer is told, and each receiver of links."""
+    try:
+        for line in check_place(context):
+            yield "issuer", f"acknowledgements: {line}"
+    except CardlinkError as error:
+        yield "issuer", error
+    stuck = dict(troubles(context))
+    for receiver in receivers_in(context.issuer):
+        trouble = stuck.get(receiver)
+        if trouble is not None:
+            since = f"{trouble.failing_since:%Y-%m-%d %H:%M} UTC"
+            yield (
+                RECEIVERS,
+                NotReachedError(whom=receiver, since=since, problem=trouble.problem),
+            )
+            continue
+        try:
+            for line in check_receiver(context, receiver):
+                yield RECEIVERS, f"{receiver}: {line}"
+        except CardlinkError as error:
+            yield RECEIVERS, error
+    for receiver in without_table(context):
+        yield RECEIVERS, WithoutTableError(receiver=receiver)
