@@ -138,18 +138,23 @@ def purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
     for unit in sorted(plan.lots, key=lambda unit: not unit.resumed):
         if unit.abandons and not _ensure_abandoned(context, unit):
             continue
-        if not unit.resumed:
-            _record_purge(context, unit)
-        for forget in hooks("before_purge"):
-            forget(context, {entry.key for entry in unit.entries})
-        if unit.record.part == "ledger" and unit.record.run:
-            purge_answers(context.adapters, context.issuer.issuer, unit.record.run)
-        concurrently(lambda entry: cleaner.delete(entry.key), unit.entries)
+        _delete(context, cleaner, unit)
         deleted.append(unit)
     concurrently(cleaner.discard, plan.leftovers)
     for finish_erasures in hooks("finish_erasures"):
         finish_erasures(context, cleaner)
     return plan._replace(lots=tuple(deleted))
+
+
+def _delete(context: IssuerContext, cleaner: Cleaner, unit: PurgeUnit) -> None:
+    """Record a unit, unless that is done, and delete it."""
+    if not unit.resumed:
+        _record_purge(context, unit)
+    for before_purge in hooks("before_purge"):
+        before_purge(context, {entry.key for entry in unit.entries})
+    if unit.record.part == "ledger" and unit.record.run:
+        purge_answers(context.adapters, context.issuer.issuer, unit.record.run)
+    concurrently(lambda entry: cleaner.delete(entry.key), unit.entries)
 
 
 def _counted(context: IssuerContext, units: Sequence[PurgeUnit]) -> tuple[PurgeUnit, ...]:
