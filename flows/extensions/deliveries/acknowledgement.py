@@ -113,10 +113,12 @@ def acknowledge(context: IssuerContext) -> list[Told]:
 
 def _bring(context: IssuerContext, settings: Destination) -> None:
     """Bring the last one to where the issuer takes it; NotReachedError."""
-    problem = bring(context, acknowledgements_to(context.issuer.issuer), settings)
-    if problem:
-        now = f"{context.adapters.now():%Y-%m-%d %H:%M} UTC"
-        raise NotReachedError(whom=context.issuer.issuer, since=now, problem=problem)
+    line = acknowledgements_to(context.issuer.issuer)
+    problem = bring(context, line, settings)
+    last = last_handed(context.adapters, line)
+    if problem and last is not None and last.trouble is not None:
+        since = f"{last.trouble.failing_since:%Y-%m-%d %H:%M} UTC"
+        raise NotReachedError(whom=line.issuer, since=since, problem=problem)
 
 
 def not_told(context: IssuerContext, until: datetime) -> list[str]:

@@ -276,6 +276,12 @@ def _acknowledgement_causes(context: IssuerContext) -> Iterator[Cause]:
     for run in not_told(context, now - TELLING):
         yield Cause("issuer-not-told", run, f"{run}: the issuer was not told what became of it")
     line = acknowledgements_to(context.issuer.issuer)
+    last = last_handed(context.adapters, line)
+    trouble = last.trouble if last is not None else None
+    if trouble is not None and now - trouble.failing_since >= REACHING:
+        since = f"since {trouble.failing_since:%Y-%m-%d %H:%M}"
+        text = f"what was told last has not come to the issuer {since}: {trouble.problem}"
+        yield Cause("issuer-not-told", "place", text)
     late = late_receipt(context, line, settings, now)
     if late is not None:
         since = f"{late.record.at:%Y-%m-%d %H:%M}"

@@ -35,7 +35,12 @@ from flows.extensions.deliveries.formats import (
     AcknowledgementFile,
     status_of,
 )
-from flows.extensions.deliveries.handover import HandedOverMeanwhileError, handed, late_receipt
+from flows.extensions.deliveries.handover import (
+    HandedOverMeanwhileError,
+    NotReachedError,
+    handed,
+    late_receipt,
+)
 from flows.extensions.deliveries.settings import acknowledging
 from flows.extensions.privacy.erasure import OfRows, erase
 from flows.operations.alerts import current_alerts
@@ -45,6 +50,7 @@ from flows.reports.across import reconcile_runs
 from flows.runs.context import IssuerContext, overlaid
 from flows.runs.errors import NotFoundError
 from flows.runs.journal import entries
+from flows.runs.store import StoreBusyError
 from schemas.actions import GATE_OF, Gate
 from schemas.database import JOURNAL
 from schemas.portal import CUID, PAN, POSTAL_CODE
@@ -53,7 +59,9 @@ from tests.again import PANS, again
 from tests.builders import portal_rows
 from tests.extensions.deliveries.test_delivery import Killed, Mortal
 from tests.extensions.privacy.test_erasure import cleaner
+from tests.memory import MemoryStore
 from tests.night import NOON, Bench, local_bench, made_once, moved_to, portal_csv
+from tests.storms import FailingStore
 
 PREFIX = acknowledgements("bank")
 WANTED: dict[str, Any] = {"acknowledgement": {"receipt_within_hours": 24}}
@@ -446,6 +454,23 @@ def test_what_a_killed_process_did_not_tell_whole_counts_as_not_told(tmp_path: P
     done = not_told(bench.context, NOON + timedelta(days=10_000))
 
     assert (1, []) == (len(lacking), done)
+
+
+def test_a_place_that_is_away_is_named_alerted_and_reached_once_it_is_back(tmp_path: Path) -> None:
+    bench = submitted(tmp_path)
+    busy = FailingStore(MemoryStore(), lambda *_: StoreBusyError(place="inbox", code="503"))
+    away = placed(bench, tmp_path / "inbox")._replace(place_of=lambda _: busy)
+    with pytest.raises(NotReachedError) as first:
+        acknowledge(away)
+    later = replace(bench, now=lambda: NOON + timedelta(hours=1))
+    alerted = [alert.subject for alert in current_alerts(later.context)]
+
+    acknowledge(placed(later, tmp_path / "inbox"))
+
+    assert f"{NOON:%Y-%m-%d %H:%M} UTC" == first.value.fields["since"]
+    assert "place" in alerted
+    assert ["000001"] == [path.name for path in (tmp_path / "inbox" / PREFIX).iterdir()]
+    assert "place" not in [alert.subject for alert in current_alerts(later.context)]
 
 
 def test_a_late_receipt_is_a_line_of_the_worklist_with_the_number_to_confirm(
