@@ -31,8 +31,6 @@ Typed = BeforeValidator(
 )
 Fingerprint = Annotated[str, Typed, StringConstraints(pattern=r"^[0-9A-F]{40}$")]
 
-PersonName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9.+_-]{0,40}$")]
-
 Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 WEEK: tuple[Weekday, ...] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 

@@ -2,12 +2,13 @@
 
 import re
 import unicodedata
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from pydantic import model_validator
+from pydantic import StringConstraints, model_validator
 
-from schemas.settings import Act, Fingerprint, PersonName, Settings, setting
+from schemas.settings import Act, Fingerprint, Settings, setting
 
+PersonName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9.+_-]{0,40}$")]
 # Cyrillic, Greek and Armenian letters, and dotless i, that look like a Latin one
 _LOOK_ALIKES = str.maketrans(
     "аеорсухіјѕԁһкмтвнԛԝӏɡοανρτκιυχϲϳօսոցһıƖ",
