@@ -241,7 +241,7 @@ def other_settings(folder: Path) -> Refusal:
 def sealed_again(folder: Path) -> Refusal:
     """Fetch chunks, and seal them again before they are recorded as uploaded."""
     run = PREPARED["mend reseal"](folder)["run"]
-    facts_of(folder, "outbox fetch", run=run, to=folder / "fetched")
+    facts_of(folder, "upload", run=run, to=folder / "fetched")
     facts_of(folder, "mend reseal", run=run, reason="a new key")
     return Refusal(
         f"cardlink outbox uploaded bank --fetched {folder / 'fetched'}",
@@ -267,17 +267,19 @@ def source_gone(folder: Path) -> Refusal:
     bench.store.replace(extracts("bank") + EXTRACT, [b"other"])
     (folder / "store" / corrections("bank")).mkdir(parents=True)
     shutil.copy(extract.with_name(NEXT), folder / "store" / corrections("bank") / NEXT)
-    return Refusal(f"cardlink resubmit {run} --errors {WHY}", {"extract": NEXT})
+    line = f"cardlink resubmit {run} --errors {WHY}"
+    shown = typed(folder, f"{line} --extract {NEXT} --dry-run", {}).rows
+    return Refusal(f"{line} --rows {shown}", {"extract": NEXT})
 
 
 def corrections_not_there(folder: Path) -> Refusal:
     """Name a filled-in template that is on this machine alone."""
     _, run = answered(folder)
     facts_of(folder, "corrections", run=run, to=folder / "filled.csv")
-    return Refusal(
-        f"cardlink resubmit {run} --errors --corrections filled.csv {WHY}",
-        {"corrections": str(folder / "filled.csv")},
-    )
+    filled = str(folder / "filled.csv")
+    line = f"cardlink resubmit {run} --errors {WHY}"
+    shown = typed(folder, f"{line} --corrections {filled} --dry-run", {}).rows
+    return Refusal(f"{line} --corrections filled.csv --rows {shown}", {"corrections": filled})
 
 
 def other_digits(folder: Path) -> Refusal:
