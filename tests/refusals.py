@@ -215,8 +215,12 @@ ELSEWHERE = {
     "NoPracticeServiceError": Elsewhere(SERVES, "simulator/test_answer_at_service.py"),
     "PortTakenError": Elsewhere(SERVES, "simulator/service/test_serving.py"),
     "PartialRunError": Elsewhere("needs a gpg that fails", "submissions/test_faulty_gpg.py"),
-    "FollowingStoppedError": Elsewhere("of a job", "cli/test_job.py", "To follow it again: "),
-    "WatchingStoppedError": Elsewhere("of a job", "cli/test_job.py", "To watch it again: "),
+    "FollowingStoppedError": Elsewhere(
+        "of a job", "extensions/partner_api/test_job_command.py", "To follow it again: "
+    ),
+    "WatchingStoppedError": Elsewhere(
+        "of a job", "extensions/partner_api/test_job_command.py", "To watch it again: "
+    ),
     "ServerFailsError": Elsewhere(
         "install needs a Prefect server", "ops/test_faulty_prefect.py", "cardlink install"
     ),

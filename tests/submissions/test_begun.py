@@ -107,7 +107,7 @@ def test_what_a_process_works_on_is_not_begun_and_left(tmp_path: Path) -> None:
     bench, run = night(tmp_path)
     working = replace(bench, now=lambda: datetime.now(UTC))
     with pytest.raises(KilledError):  # it has planned its run just now, and claims it next
-        again(killed_at(working, "planned", late=True), run)
+        again(killed_at(working, "resubmitted", late=True), run)
 
     assert [] == listed(working)
     assert () == settle(working.context)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from flows.database.errors import DatabaseFullError
 from flows.errors import CardlinkError
 from flows.runs.identity import digest
 from flows.runs.keys import keys_of
@@ -27,7 +28,7 @@ from flows.submissions.publisher import ENOUGH, PartialRunError
 from tests.adapters.sealers import gpg_that
 from tests.builders import quick
 from tests.night import Bench, local_bench
-from tests.storms import FailingStore
+from tests.storms import FailingDatabase, FailingStore
 
 LIES = """
     $real "$@"; code=$?
@@ -229,16 +230,17 @@ def test_a_refusal_is_told_as_itself_where_it_cannot_even_be_noted(tmp_path: Pat
     bench, extract = of_chunks(tmp_path, 2)
 
     def full(operation: str, key: str) -> CardlinkError | None:
-        return (
-            StoreFullError(place=key, code="ENOSPC")
-            if operation == "create" and "/claims/" not in key
-            else None
-        )
+        return StoreFullError(place=key, code="ENOSPC") if operation == "create" else None
 
+    def full_too(done: str) -> CardlinkError | None:
+        return DatabaseFullError(place="cardlink.db", code="13") if done == "refused" else None
+
+    store = FailingStore(bench.store, full)
+    database = FailingDatabase(bench.database, full_too)
     with pytest.raises(StoreFullError) as error:
-        replace(bench, store=FailingStore(bench.store, full)).submit(extract)
+        replace(bench, store=store, database=database).submit(extract)
 
-    assert "/chunks/" in error.value.fields["place"]
+    assert error.value.fields["place"].startswith("bank/runs/")
 
 
 class StoppedWhileStarting(ThreadPoolExecutor):
