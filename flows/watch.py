@@ -36,7 +36,7 @@ from flows.form_choices import names_of, with_choices
 from flows.forms import IDLE, IssuerName, ended, failing
 from flows.operations.alert_history import Change
 from flows.operations.alert_history import watch as watch_step
-from flows.operations.alert_kinds import KINDS
+from flows.operations.alert_kinds import alert_kinds
 from flows.operations.alerts import Failure
 from flows.operations.metrics import write_metrics
 from flows.operations.telling import tell
@@ -119,7 +119,7 @@ def notify(change: Change) -> None:
     same event.
     """
     alert = change.alert
-    kind = KINDS[alert.kind]
+    kind = alert_kinds()[alert.kind]
     resource = f"cardlink.alert.{alert.issuer}.{alert.kind}.{alert.subject}"
     emit_event(
         event=f"cardlink.alert.{_verb(change)}",

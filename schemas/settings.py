@@ -31,8 +31,6 @@ Typed = BeforeValidator(
 )
 Fingerprint = Annotated[str, Typed, StringConstraints(pattern=r"^[0-9A-F]{40}$")]
 
-PersonName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9.+_-]{0,40}$")]
-
 Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 WEEK: tuple[Weekday, ...] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
@@ -69,7 +67,7 @@ class StoreSettings(Settings):
         None, "AWS account of the bucket; one of any other is refused", pattern="^[0-9]{12}$"
     )
     lock_mode: Literal["GOVERNANCE", "COMPLIANCE"] | None = setting(
-        None, "Object Lock of events and other evidence; needs a bucket made with Object Lock"
+        None, "Object Lock of the journal's segments; needs a bucket made with Object Lock"
     )
     lock_days: int | None = setting(
         None, "days that `lock_mode` keeps them from being deleted", ge=1, le=36500

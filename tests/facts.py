@@ -13,7 +13,7 @@ from flows.extensions.partner_api import funnel as report_funnel
 from flows.reports import lists as tables
 from flows.reports.summary import summarise
 from flows.reports.tally import CHUNKS, ResultFile, Tally, add
-from flows.runs.chunks import outbox_chunks
+from flows.runs.chunks import OutboxChunk
 from schemas.breaks import Break
 from schemas.manifest import Counts, LedgerPart, Manifest, ManifestChunk, SourceIdentity
 from tests.night import issuer
@@ -87,6 +87,11 @@ def total(chunks: int, *, missing: int = 0, errors: int = 50, **changes: Any) ->
     return add([])._replace(chunks=frame, files=files, **changes)
 
 
+def waiting(run: Manifest) -> list[OutboxChunk]:
+    """Return the chunks of such a run as they wait for their upload."""
+    return [OutboxChunk(RUN, chunk, "waiting", SENT, SENT) for chunk in run.chunks]
+
+
 def facts(
     chunks: int = 3, *, rejected: int = 0, breaks: frozenset[Break] = frozenset(), **of_total: Any
 ) -> tuple[dict[str, Any], pl.DataFrame]:
@@ -95,9 +100,7 @@ def facts(
     """
     run = manifest(chunks, rejected)
     whole = total(chunks, breaks=breaks, **of_total)
-    summary = summarise(
-        run, whole, issuer(), outbox_chunks(RUN, run.chunks, SENT, []), NOW, {"cardlink": "0"}
-    )
+    summary = summarise(run, whole, issuer(), waiting(run), NOW, {"cardlink": "0"})
     night = {"run": RUN, "state": summary["verdict"], "ineligible": 0, **summary["rows"]}
     days = [date(2026, 11, 20) - timedelta(days=back) for back in range(13, -1, -1)]
     trend = [{**night, "as_of": day.isoformat()} for day in days]

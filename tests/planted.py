@@ -11,6 +11,8 @@ from sqlalchemy import Connection, func, insert, select, update
 
 from flows.book.known_runs import KnownPlan
 from flows.runs.adapters import Adapters
+from flows.runs.chunks import as_offered
+from flows.runs.journal import Entry
 from flows.runs.keys import RunId, keys_of
 from schemas.database import CHUNK, RUN
 from schemas.manifest import Counts, Manifest, Plan, SourceIdentity
@@ -97,7 +99,8 @@ def plant_commit(
         }
         connection.execute(update(RUN).where(RUN.c.run == manifest.run).values(**values))
         for chunk in manifest.chunks:
-            row = {"issuer": issuer, "run": manifest.run, **chunk.model_dump()}
+            offered = as_offered(at or adapters.now(), adapters.actor)
+            row = {"issuer": issuer, "run": manifest.run, **chunk.model_dump(), **offered}
             connection.execute(insert(CHUNK).values(**row))
 
     adapters.database.act(issuer, write)
@@ -111,6 +114,11 @@ def plant_committed(
     plan = a_plan(str(RunId("bank", day, sha8)), **otherwise)
     plant(adapters, plan)
     return plant_commit(adapters, a_manifest(plan), dropped, dropped)
+
+
+def entered(what: str, at: datetime, number: int = 1, **facts: Any) -> Entry:
+    """Return an entry of the journal as it is read."""
+    return Entry(number, at, "tester:1", what, None, "", facts)
 
 
 def set_run(adapters: Adapters, run: str, **columns: Any) -> None:

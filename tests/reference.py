@@ -201,10 +201,6 @@ VARIABLES: Final = {
     "CARDLINK_SERVICE_APP_KEY": "",
     "CARDLINK_SERVICE_USERNAME": "",
     "CARDLINK_SERVICE_PASSWORD": "",
-    "CARDLINK_SERVICE_SIGNING_KEY": (
-        "the key that requests are signed with, where `[service.signing]` takes it from here; "
-        "or `..._FILE`"
-    ),
     "CARDLINK_WEBHOOK_SECRET_ISSUER_NAME": (
         "the secret that signs events for the receiver `[deliveries.NAME]` of ISSUER, `whsec_` and "
         "base64, both names in upper case, `_` for `-`; two with a space between while it is "

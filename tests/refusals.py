@@ -90,7 +90,6 @@ CASES: dict[str, Callable[[Path], Refusal]] = {
     "WitnessKeyError": raised("WitnessKeyError", place="x"),
     "NotFoundError: outbox.select_chunks": known("cardlink outbox hold {run} 9 {why}"),
     "NotFoundError: outbox._refuse_numbers": known("cardlink outbox uploaded bank 1"),
-    "NotFoundError: acknowledgement.confirm": known("cardlink acknowledge bank --confirm 9 {why}"),
     "NotFoundError: audit.accept": known("cardlink audit accept bank bank/x {why}"),
     "NotFoundError: break_decisions._chosen": known("cardlink mend close {run} OTHER_CARD {why}"),
     "NotFoundError: break_decisions._chosen: closed": known(
@@ -100,8 +99,11 @@ CASES: dict[str, Callable[[Path], Refusal]] = {
     "NotFoundError: break_decisions._refuse_unless_offered": known(
         "cardlink mend close {run} RESULT_SHORT --decision link {why}"
     ),
-    "NotFoundError: receivers.confirm": known("cardlink deliver bank --confirm 9 {why}"),
-    "NotFoundError: receivers.confirm: of another": refused.other_receiver,
+    "NotFoundError: handover.confirm_handed": known("cardlink deliver bank --confirm 9 {why}"),
+    "NotFoundError: handover.confirm_handed: of another": refused.other_receiver,
+    "NotFoundError: handover.confirm_handed: of the issuer": known(
+        "cardlink acknowledge bank --confirm 9 {why}"
+    ),
     "NotFoundError: giving_up._to_decide": known("cardlink mend give-up bank --cuid nobody {why}"),
     "NotFoundError: giving_up._to_decide: undo": known(
         "cardlink mend give-up {run} --row 1 --undo {why}"
@@ -154,11 +156,11 @@ SLOW = {
     "CardholderUnnamedError",
     "OtherIssuerError",
     "NotFoundError: outbox._refuse_numbers",
-    "NotFoundError: acknowledgement.confirm",
+    "NotFoundError: handover.confirm_handed: of the issuer",
     "NotFoundError: audit.accept",
     "NotFoundError: break_decisions._chosen: closed",
     "NotFoundError: break_decisions.runs_to_close",
-    "NotFoundError: receivers.confirm: of another",
+    "NotFoundError: handover.confirm_handed: of another",
     "NotFoundError: giving_up._to_decide",
     "NotFoundError: giving_up._to_decide: undo",
     "NotFoundError: keeping_links.keep_links",

@@ -20,9 +20,10 @@ from flows.adapters.local import LocalStore
 from flows.commands.context import Context
 from flows.database.connection import Database
 from flows.errors import CardlinkError
+from flows.extensions.deliveries.delivered import deliveries
+from flows.extensions.deliveries.delivery import deliver
 from flows.registry import ENTRIES
 from flows.runs.claim import Lease, work_on
-from flows.runs.keys import keys_of
 from flows.wiring import open_store
 from schemas.portal import ADDRESS1, CITY, CUID, PAN, POSTAL_CODE
 from tests import keys
@@ -219,10 +220,10 @@ def attributed(folder: Path) -> Facts:
 
 def removed(folder: Path) -> str:
     """Remove a record that the journal names; return its key."""
-    run = held(folder)["run"]
-    record = next((folder / "store" / keys_of(run).events).glob("*-held-*.json"))
-    record.unlink()
-    return f"{keys_of(run).events}{record.name}"
+    deliver(answered(folder)[0].context)
+    key = f"{deliveries('bank')}000001/links.csv"
+    (folder / "store" / key).unlink()
+    return key
 
 
 FORM = "https://links.example.com/l/{hex:24}"

@@ -170,8 +170,8 @@ def answer_times(run: StoredRun) -> dict[str, datetime]:
     """Return when each result file of a run was ingested first, by its name."""
     times: dict[str, datetime] = {}
     for event in run.events(ANSWERED):
-        for name in event.get("results", ()):
-            times.setdefault(name, datetime.fromisoformat(event["at"]))
+        for name in event.facts.get("results", ()):
+            times.setdefault(name, event.at)
     return times
 
 

@@ -17,7 +17,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict
 from sqlalchemy import Connection, select
 
 from flows.errors import CardlinkError
-from flows.runs.events import REPEATED_BY, last_answer
+from flows.runs.events import last_answer
 from flows.runs.keys import keys_of
 from flows.runs.run_records import State
 from flows.runs.run_status import RunStatus, purged_state
@@ -198,19 +198,14 @@ def closed_run(run: StoredRun) -> ClosedRun | None:
         partner=[(reason["code"], reason["rows"]) for reason in partner],
         expires=summary["expires"],
         hours=summary.get("hours", {}).get("spread", {}),
-        since=None if _is_repeated(run) or not run.committed().chunks else _last_answer(run),
+        since=None if run.repeats or not run.committed().chunks else _last_answer(run),
         has_rows=summary["rows"]["read"] <= LARGEST,
     )
 
 
-def _is_repeated(run: StoredRun) -> bool:
-    """Return whether another run has sent rows of a run again."""
-    return any(REPEATED_BY.search(entry.key) for entry in run.event_entries)
-
-
 def _last_answer(run: StoredRun) -> datetime:
     committed = min(chunk.clock for chunk in run.chunk_states)
-    return last_answer(committed, run.events())
+    return last_answer(committed, run.history)
 
 
 def _is_open(summary: Mapping[str, Any]) -> bool:

@@ -77,6 +77,8 @@ def news_since(connection: Connection, store: Store, issuer: str, mark: Mark) ->
     last = max((row.number for row in rows), default=mark.journal)
     named = {row.run for row in rows if row.run}
     committed = commits_since(connection, issuer, mark.turn)
+    selections = (commit.manifest.selection for commit in committed)
+    named |= {selection.of for selection in selections if selection is not None}
     return News(committed, frozenset(named | _written_in_memory(store)), last)
 
 

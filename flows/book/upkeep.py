@@ -46,7 +46,6 @@ from flows.book.stored_book import (
     replace_row,
 )
 from flows.runs.adapters import Adapters
-from flows.runs.audited_store import WRITING, WRITTEN
 from flows.runs.identity import digest
 from flows.runs.keys import keys_of
 from flows.runs.overlay import Overlay
@@ -58,8 +57,6 @@ from schemas import database
 from schemas.manifest import Manifest
 
 TOGETHER = 16  # runs whose figures are judged together
-# what of a run its attempts are read from, apart from its ledger
-_SOURCES = ("report/rows/", "events/")
 
 
 class Update(NamedTuple):
@@ -268,14 +265,10 @@ class _News:
             self._read_run(run, turns[run], listed[run])
 
     def _last_entries(self, runs: Collection[str]) -> dict[str, int]:
-        """Return the number of the last journal entry about each of these runs that has one.
-
-        But for those about its objects, which are listed.
-        """
+        """Return the number of the last journal entry about each of these runs that has one."""
         entry = database.JOURNAL.c
         query = select(entry.run, func.max(entry.number)).where(entry.issuer == self._issuer)
-        is_of_rows = entry.what.not_in((WRITING, WRITTEN))
-        of_them = query.where(entry.run.in_(list(runs)), is_of_rows).group_by(entry.run)
+        of_them = query.where(entry.run.in_(list(runs))).group_by(entry.run)
         return {row[0]: row[1] for row in self._connection.execute(of_them)}
 
     def _fits(self, run: str, objects: str) -> bool:
@@ -285,12 +278,8 @@ class _News:
 
     def _objects(self, run: str) -> str:
         """Return a digest of the stored objects that the attempts of a run are read from."""
-        base = keys_of(run).base
-        listed = [
-            f"{entry.key} {entry.size} {entry.version}"
-            for entry in self._store.keys(base)
-            if entry.key.removeprefix(base).startswith(_SOURCES)
-        ]
+        rows = self._store.keys(keys_of(run).report("rows/"))
+        listed = [f"{entry.key} {entry.size} {entry.version}" for entry in rows]
         return digest("\n".join(listed).encode())
 
     def _read_run(self, run: str, turn: int, objects: str) -> None:

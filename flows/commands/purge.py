@@ -71,7 +71,7 @@ def facts(issuer: str, plan: operation.PurgePlan) -> dict[str, Any]:
             {**kept._asdict(), "until": kept.until and kept.until.isoformat()} for kept in plan.kept
         ],
         "unknown": list(plan.unknown),
-        "temporary": [entry.key for entry in (*plan.leftovers, *plan.temporary)],
+        "temporary": [entry.key for entry in plan.leftovers],
         "versions_stay": plan.hides,
     }
 
@@ -96,10 +96,9 @@ def _shown(name: str, plan: operation.PurgePlan, participle: str) -> Iterator[Pa
         Table(("run", "kept", "because"), stays, f"{name}-kept", title, on_terminal=bool(stays))
     )
     yield from _young(plan)
-    temporary = len(plan.leftovers) + len(plan.temporary)
-    if temporary:
+    if plan.leftovers:
         yield ""
-        yield f"temporary objects of killed processes {participle}: {temporary:,}"
+        yield f"temporary objects of killed processes {participle}: {len(plan.leftovers):,}"
     yield from _unknown(plan)
     if plan.hides:
         yield (

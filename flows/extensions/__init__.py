@@ -14,7 +14,7 @@ those that are there, and asks their packages for:
   together;
 - its module `tables`: tables of the database on `schemas.database.METADATA`; and `views`: `VIEWS`
   of them for analysts, with `COLUMNS`;
-- functions of its module `hooks`, each of which it may have or not (below).
+- `HOOKS`: by the name of a hook (below), which of its modules has the function of that name.
 
 The hooks, by what asks for them:
 
@@ -54,14 +54,12 @@ What names cardholders is found, erased, purged and recovered by these:
 - `withdrawal_step(context, people)`: the step by which others are told not to use a link of theirs,
   None where nobody may; then `erase_confirmed(context, cleaner, people, named, note)`: remove what
   waited, and `note` first the keys of the objects that go;
-- `after_purge(context, cleaner)`: go on with what waited;
+- `finish_erasures(context, cleaner)`: at the end of a purge, go on with what waited;
 - `purgeable(context, until)`: objects by kind that are as old as that;
   `before_purge(context, keys)` is called before objects go;
 - `recovered(adapters, issuer)`: read from the store what the journal has not, where a database was
   lost.
 
-A module `hooks` imports by itself only what is light: the kernel asks for kinds while it is
-imported.
 """
 
 from collections.abc import Callable, Iterator
@@ -107,10 +105,13 @@ def act_options() -> dict[str, tuple[str, str]]:
 
 
 def hooks(name: str) -> Iterator[Callable[..., Any]]:
-    """Yield the functions of that name of the extensions that have one."""
-    for module in modules("hooks"):
-        if hasattr(module, name):
-            yield getattr(module, name)
+    """Yield the functions of that name of the extensions that have one; each is imported when it is
+    asked for.
+    """
+    for extension in extensions():
+        module = getattr(extension, "HOOKS", {}).get(name)
+        if module is not None:
+            yield getattr(import_module(f"{extension.__name__}.{module}"), name)
 
 
 def continued(name: str, context: Any, result: T) -> T:

@@ -1,5 +1,6 @@
 """Every kind of alert: its title, and what to do; and what an alert consists of."""
 
+from functools import cache
 from typing import NamedTuple
 
 from flows.extensions import hooks
@@ -12,7 +13,7 @@ class Kind(NamedTuple):
     then: str
 
 
-KINDS: dict[str, Kind] = {
+_KINDS: dict[str, Kind] = {
     "extract-missing": Kind(
         "Extract missing by its hour", "Ask the issuer for the file; the next run submits it."
     ),
@@ -75,8 +76,14 @@ KINDS: dict[str, Kind] = {
     ),
 }
 
-for kinds_of in hooks("alert_kinds"):
-    KINDS |= kinds_of()
+
+@cache
+def alert_kinds() -> dict[str, Kind]:
+    """Return every kind of alert by name, those of extensions too."""
+    kinds = dict(_KINDS)
+    for of_extension in hooks("alert_kinds"):
+        kinds |= of_extension()
+    return kinds
 
 
 class Alert(NamedTuple):

@@ -152,7 +152,7 @@ def _refusal_causes(
     refused = run.refusal
     if refused is None:
         return
-    is_over = not is_waiting or any(moment.isoformat() > refused.first for moment in drops)
+    is_over = not is_waiting or any(moment > refused.first for moment in drops)
     if is_over and run.plan is not None and run.plan.selection is None:
         return
     if refused.error == "EmptyExtractError":

@@ -31,7 +31,7 @@ from flows.runs.context import IssuerContext
 from flows.runs.erased import Erasures, all_erasures
 from flows.runs.errors import NotFoundError
 from flows.runs.journal import Act, enter
-from flows.runs.named_objects import is_evidence, is_named
+from flows.runs.named_objects import is_named
 from flows.runs.purges import purges
 from flows.runs.store import ConflictError
 from flows.steps import Step
@@ -133,7 +133,8 @@ class _Verification:
         """Return what was compared and what does not fit."""
         entries = self._entries
         prover = self._adapters.prover
-        findings = [*_end_findings(entries, head, checkpoint, len(self.stored))]
+        records = len(self.stored) + len(self._row_findings)
+        findings = [*_end_findings(entries, head, checkpoint, records)]
         findings += self._not_accepted(entry_findings(entries, prover))
         if entries:  # that they are missing is a finding of its own
             findings += self._not_accepted(self._row_findings)
@@ -205,7 +206,7 @@ class _Purges:
         """Return whether an object that is gone was removed by retention or by an erasure."""
         if finding.key in self.erasures.deleted:
             return True
-        if not is_evidence(finding.key):
+        if not is_named(finding.key):
             return False
         kind = finding.key.removeprefix(f"{self._issuer}/").partition("/")[0]
         moments = [record.since for record in self._of_no_run if kind in record.objects]

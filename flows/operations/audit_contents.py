@@ -158,8 +158,8 @@ def _results(run: StoredRun) -> dict[str, list[str]]:
     """Return the digests that result files had when they were ingested, by their names."""
     answered = dict[str, list[str]]()
     for event in run.events(ANSWERED):
-        names = event.get("results", ())
-        for name, sha256 in zip(names, event.get("digests", ()), strict=False):
+        names = event.facts.get("results", ())
+        for name, sha256 in zip(names, event.facts.get("digests", ()), strict=True):
             answered.setdefault(name, []).append(sha256)
     return answered
 

@@ -12,7 +12,6 @@ from flows.operations.audit_journal import StoredEntry, stored_entries
 from flows.runs.context import IssuerContext
 from flows.runs.decisions import decision_rows
 from flows.runs.identity import canonical, digest
-from flows.runs.named_objects import RECORDS
 from flows.runs.store import read
 from flows.runs.stored_run import StoredRun
 from flows.runs.threads import concurrently
@@ -23,14 +22,14 @@ REPORTS = ("summary.json", "chunks.csv")  # those without cardholders and links
 def evidence(context: IssuerContext, run: str) -> dict[str, bytes]:
     """Return the files that prove what happened to a run, by name; UnknownRunError.
 
-    They are its records, decisions and reports, what extensions have of it, and the journal: its
+    They are its decisions and reports, what extensions have of it, and the journal: its
     entries about the run whole, of the others number and digest. Nothing in the files names a
     cardholder, a card or a link; chunks, ledger, lists and links are there by digest only.
     """
     store = context.adapters.store
     issuer = context.issuer.issuer
     stored_run = StoredRun.by_id(context.adapters, run)
-    keys = [*_record_keys(stored_run), *_report_keys(stored_run)]
+    keys = _report_keys(stored_run)
     files = {key.removeprefix(f"{issuer}/"): read(store, key) for key in keys}
     files["run.json"] = canonical(stored_run.as_planned().facts())
     files["objects.sha256"] = _object_digests(stored_run)
@@ -64,12 +63,6 @@ def bundle(files: Mapping[str, bytes]) -> bytes:
         for name, content in sorted({**files, "SHA256SUMS": sums.encode()}.items()):
             archive.writestr(name, content)
     return out.getvalue()
-
-
-def _record_keys(run: StoredRun) -> list[str]:
-    """Return the keys of a run's records."""
-    entries = run.store.keys(run.keys.base)
-    return [entry.key for entry in entries if RECORDS.fullmatch(entry.key)]
 
 
 def _lines(rows: Iterable[dict[str, Any]]) -> bytes:

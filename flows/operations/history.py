@@ -1,24 +1,26 @@
-"""The history of a run: everything that happened to it, composed of the journal, its plan, events
+"""The history of a run: everything that happened to it, composed of the journal, its plan
 and records.
 """
 
+import re
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from flows.runs.adapters import Adapters
+from flows.runs.answers import ANSWERS
 from flows.runs.decisions import BREAK, decisions
 from flows.runs.errors import UnknownRunError
 from flows.runs.identity import canonical, digest
-from flows.runs.journal import entries
 from flows.runs.single_links import CAME, REQUESTED
 from flows.runs.stored_run import StoredRun
 from flows.submissions.dismissals import dismissals
-from schemas.database import JOURNAL
 from schemas.records import Closing
 
-_OWN = ("planned", "replaced", "abandoned", "committed")  # entries of the journal
-_ENVELOPE = ("at", "what", "by")  # of an event; the others are its facts
+# entries of the journal that records of their own tell in full
+_TOLD_OTHERWISE = re.compile(
+    f"break .+|{REQUESTED}|{CAME}|chunks sealed anew|extract .+|.+ purged|report.+|answers erased"
+)
 
 
 class HistoryEvent(NamedTuple):
@@ -35,7 +37,6 @@ def history(adapters: Adapters, run: str) -> list[HistoryEvent]:
     stored_run = StoredRun.by_id(adapters, run)
     events = [
         *_journal(stored_run),
-        *_events(stored_run),
         *_closings(stored_run),
         *_single_links(stored_run),
         *_reseals(stored_run),
@@ -50,10 +51,12 @@ def history(adapters: Adapters, run: str) -> list[HistoryEvent]:
 def _journal(run: StoredRun) -> Iterator[HistoryEvent]:
     """Yield what was done to a run and to its claim, with what it was planned or committed as."""
     more = {"planned": _plan_facts(run), "committed": _commit_facts(run)}
-    is_own = JOURNAL.c.what.in_(_OWN)
-    for entry in entries(run.adapters, run.issuer, JOURNAL.c.run == run.id, is_own):
+    for entry in run.history:
+        if _TOLD_OTHERWISE.fullmatch(entry.what):
+            continue
         reason = {"reason": entry.reason} if entry.reason else {}
         facts = {**more.pop(entry.what, {}), **entry.facts, **reason}
+        facts.pop(ANSWERS, None)
         yield HistoryEvent(entry.at.isoformat(), entry.what, entry.by, facts)
 
 
@@ -83,12 +86,6 @@ def _commit_facts(run: StoredRun) -> dict[str, Any]:
         "sha256": digest(canonical(manifest)),
     }
     return facts if run.dropped_at is None else {**facts, "dropped": run.dropped_at.isoformat()}
-
-
-def _events(run: StoredRun) -> Iterator[HistoryEvent]:
-    for event in run.events():
-        facts = {name: fact for name, fact in event.items() if name not in _ENVELOPE}
-        yield HistoryEvent(event["at"], event["what"], event["by"], facts)
 
 
 def _closings(run: StoredRun) -> Iterator[HistoryEvent]:

@@ -20,9 +20,8 @@ from flows.runs.answers import file_id, runs_answered_by
 from flows.runs.context import IssuerContext
 from flows.runs.decisions import RESULT_ROW, decide, lift
 from flows.runs.errors import NoSuchRowError
-from flows.runs.events import record_event
 from flows.runs.journal import Act, enter
-from flows.runs.keys import keys_of, results
+from flows.runs.keys import results
 from flows.runs.outcomes import Attributed
 from flows.runs.store import ObjectMissingError
 from flows.runs.stored_run import StoredRun
@@ -247,7 +246,7 @@ def _finished(context: IssuerContext, file: ResultObject, decision: Attribution)
     ingested = ingest(context)
     if not ingested.files and not ingested.reports:
         return None
-    return _recorded(context, last, attributed, ingested)
+    return _decided(last, attributed, ingested)
 
 
 def _decide(
@@ -272,29 +271,19 @@ def _decide(
         if record.what != "again":
             lift(act, RESULT_ROW, subject, row)
         decide(act, RESULT_ROW, subject, record, row if record.what == "attributed" else None)
+        answering = attributed.outcomes["run"].drop_nulls().unique()
+        for run in sorted({*record.runs, *answering, record.run} - {""}):
+            position = {"row": record.position} if record.position else {}
+            act.note(EVENTS[record.what], run, result=record.result, **position)
         return True
 
-    entered = f"result row {record.what}"
-    if not enter(adapters, issuer, entered, work, run=record.run or None, reason=record.reason):
+    if not enter(adapters, issuer, f"result row {record.what}", work, reason=record.reason):
         ingest(context)
         return None
-    return _recorded(context, record, attributed)
+    return _decided(record, attributed, ingest(context))
 
 
-def _recorded(
-    context: IssuerContext,
-    record: Attribution,
-    attributed: Attributed,
-    ingested: Ingested | None = None,
-) -> Decided:
-    """Record a decision with the runs it is about, and ingest its file, unless that was done."""
+def _decided(record: Attribution, attributed: Attributed, ingested: Ingested) -> Decided:
     outcome = attributed.outcomes.filter(position=record.position).select(_OUTCOME)
-    answering = attributed.outcomes["run"].drop_nulls().unique()
-    facts: dict[str, str | int] = {"result": record.result}
-    if record.position:
-        facts["row"] = record.position
-    for run in sorted({*record.runs, *answering, record.run} - {""}):
-        kind = EVENTS[record.what]
-        record_event(context.adapters, keys_of(run), kind, reason=record.reason, **facts)
     row = outcome.row(0, named=True) if outcome.height else {}
-    return Decided(record, row, ingest(context) if ingested is None else ingested)
+    return Decided(record, row, ingested)

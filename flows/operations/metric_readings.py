@@ -21,6 +21,7 @@ from flows.runs.context import IssuerContext
 from flows.runs.documents import read_facts
 from flows.runs.events import ANSWERED
 from flows.runs.identity import canonical
+from flows.runs.journal import Entry
 from flows.runs.keys import keys_of, metrics, reconciliation
 from flows.runs.run_status import RunStatus
 from flows.runs.store import Store
@@ -142,8 +143,8 @@ def _figures(run: StoredRun, manifest: Manifest, kept: Figures | None) -> Figure
         dict(manifest.reasons),
         len(manifest.chunks),
         hours or (kept.hours if kept else {}),
-        sum(len(event.get("results", ())) for event in answers),
-        max((_moment(event) for event in answers), default=0.0),
+        sum(len(event.facts.get("results", ())) for event in answers),
+        max((event.at.timestamp() for event in answers), default=0.0),
         _stage_seconds(run, manifest),
     )
 
@@ -154,21 +155,16 @@ def _open_breaks(summary: Mapping[str, Any]) -> int:
     return listed + more
 
 
-def _moment(event: Mapping[str, Any]) -> float:
-    return datetime.fromisoformat(event["at"]).timestamp()
-
-
 def _stage_seconds(run: StoredRun, manifest: Manifest) -> dict[str, float]:
     """Return how long each stage took that is over, between events that never change.
 
     `submit` is from the extract's drop to the commit, `upload` from there to the first upload,
     `answer` from there to the first result.
     """
-    events = run.events(UPLOADED, ANSWERED)
     committed = run.committed_at
     dropped = run.dropped_at.timestamp() if run.dropped_at is not None else None
-    uploaded = _first(events, UPLOADED)
-    answered = _first(events, ANSWERED)
+    uploaded = _first(run.events(UPLOADED))
+    answered = _first(run.events(ANSWERED))
     # others repeat rows of an extract of another day
     is_whole = manifest.selection is None
     times = {
@@ -183,8 +179,8 @@ def _stage_seconds(run: StoredRun, manifest: Manifest) -> dict[str, float]:
     }
 
 
-def _first(events: Sequence[Mapping[str, Any]], kind: str) -> float | None:
-    return min((_moment(event) for event in events if event["what"] == kind), default=None)
+def _first(events: Sequence[Entry]) -> float | None:
+    return min((event.at.timestamp() for event in events), default=None)
 
 
 # Gauges

@@ -5,13 +5,14 @@ finishes. Objects are deleted by keys that were listed and recognised, never by 
 objects are named and stay. `retention.py` says what is due.
 
 Only retention and resealing can delete, on S3 with a role of their own that may touch neither
-sources nor plans, manifests, events and records.
+sources nor segments of the journal.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, date, datetime, time, timedelta
+from dataclasses import dataclass
+from datetime import UTC, datetime, time
 from itertools import chain
 from typing import NamedTuple
 
@@ -23,7 +24,6 @@ from flows.book.stored_book import known_runs
 from flows.extensions import hooks
 from flows.operations.remediation import CommittedError, abandon
 from flows.operations.retention import (
-    LEFT,
     Kept,
     RunState,
     closed_state,
@@ -56,8 +56,6 @@ from flows.runs.threads import concurrently
 from schemas.database import PURGE, SINGLE_LINK
 from schemas.records import PARTS, Abandoned, Part, Purged
 
-DEAD = timedelta(days=1)  # longer than any run takes
-
 
 class PurgeUnit(NamedTuple):
     """What is deleted together, usually a part of a run: its objects, and its record.
@@ -78,37 +76,18 @@ class PurgeUnit(NamedTuple):
         return [*keys, *map(place_of, self.singles)]
 
 
-class KeptPart(NamedTuple):
-    """One part of a run that stays, why, and until when where only its age keeps it."""
-
-    run: str
-    part: Part
-    why: str
-    until: date | None = None
-
-
 class PurgePlan(NamedTuple):
     """What a purge deletes, what it keeps, and what it does not know.
 
-    `leftovers` are half-written files and uploads never completed; `temporary` are objects of the
-    workers of a run. `hides` where the store only hides what is deleted.
+    `leftovers` are half-written files and uploads never completed. `hides` where the store only
+    hides what is deleted.
     """
 
-    lots: tuple[PurgeUnit, ...]
-    kept: tuple[KeptPart, ...]
-    unknown: tuple[str, ...]
-    leftovers: tuple[Entry, ...]
-    temporary: tuple[Entry, ...]
-    hides: bool | None = None
-
-
-class _RunPlan(NamedTuple):
-    """What a purge does with the objects of one run; `temporary` are those its workers left."""
-
-    due: tuple[PurgeUnit, ...] = ()
-    kept: tuple[KeptPart, ...] = ()
+    lots: tuple[PurgeUnit, ...] = ()
+    kept: tuple[Kept, ...] = ()
     unknown: tuple[str, ...] = ()
-    temporary: tuple[Entry, ...] = ()
+    leftovers: tuple[Entry, ...] = ()
+    hides: bool | None = None
 
 
 def plan_purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
@@ -119,21 +98,18 @@ def plan_purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
     begun = {(record.run, record.part): record for record in records}
     objects = _objects_by_run(context)
 
-    def plan(run_id: RunId) -> _RunPlan:
+    def plan(run_id: RunId) -> PurgePlan:
         run = stored_runs.run(run_id)
         closed = known.unread_state(run.id)
         return _plan_run(_Candidate(context, run, objects.get(run.id, []), closed, begun))
 
     plans = concurrently(plan, stored_runs.ids)
-    due = [*chain.from_iterable(plan.due for plan in plans), *_links_of_no_run(context)]
-    temporary = chain.from_iterable(plan.temporary for plan in plans)
-    oldest = context.adapters.now() - DEAD
+    due = [*chain.from_iterable(plan.lots for plan in plans), *_links_of_no_run(context)]
     return PurgePlan(
         lots=_counted(context, due),
         kept=tuple(chain.from_iterable(plan.kept for plan in plans)),
         unknown=tuple(chain.from_iterable(plan.unknown for plan in plans)),
         leftovers=tuple(_leftovers(context, cleaner)),
-        temporary=tuple(entry for entry in temporary if entry.modified < oldest),
         hides=cleaner.hides(),
     )
 
@@ -162,19 +138,23 @@ def purge(context: IssuerContext, cleaner: Cleaner) -> PurgePlan:
     for unit in sorted(plan.lots, key=lambda unit: not unit.resumed):
         if unit.abandons and not _ensure_abandoned(context, unit):
             continue
-        if not unit.resumed:
-            _record_purge(context, unit)
-        for forget in hooks("before_purge"):
-            forget(context, {entry.key for entry in unit.entries})
-        if unit.record.part == "ledger" and unit.record.run:
-            purge_answers(context.adapters, context.issuer.issuer, unit.record.run)
-        concurrently(lambda entry: cleaner.delete(entry.key), unit.entries)
+        _delete(context, cleaner, unit)
         deleted.append(unit)
-    concurrently(lambda entry: cleaner.delete(entry.key), plan.temporary)
     concurrently(cleaner.discard, plan.leftovers)
-    for after_purge in hooks("after_purge"):
-        after_purge(context, cleaner)
+    for finish_erasures in hooks("finish_erasures"):
+        finish_erasures(context, cleaner)
     return plan._replace(lots=tuple(deleted))
+
+
+def _delete(context: IssuerContext, cleaner: Cleaner, unit: PurgeUnit) -> None:
+    """Record a unit, unless that is done, and delete it."""
+    if not unit.resumed:
+        _record_purge(context, unit)
+    for before_purge in hooks("before_purge"):
+        before_purge(context, {entry.key for entry in unit.entries})
+    if unit.record.part == "ledger" and unit.record.run:
+        purge_answers(context.adapters, context.issuer.issuer, unit.record.run)
+    concurrently(lambda entry: cleaner.delete(entry.key), unit.entries)
 
 
 def _counted(context: IssuerContext, units: Sequence[PurgeUnit]) -> tuple[PurgeUnit, ...]:
@@ -271,29 +251,18 @@ def _single_links(context: IssuerContext, until: datetime) -> dict[str, datetime
     return {single.id: single.answered.at for single in singles if single.answered}
 
 
+@dataclass
 class _Candidate:
     """A run that may be purged, its objects, and its state, which is read when it is asked for.
 
     `closed`: its figures, by which it is judged instead. `begun`: the purges by run and part.
     """
 
-    def __init__(
-        self,
-        context: IssuerContext,
-        run: StoredRun,
-        entries: Sequence[Entry],
-        closed: ClosedRun | None,
-        begun: Mapping[tuple[str, Part], Purged],
-    ) -> None:
-        self.context = context
-        self.run = run
-        self.closed = closed
-        self.entries = entries
-        self._begun = begun
-
-    def purged(self, part: Part) -> Purged | None:
-        """Return the record of a purge of a part that was begun, None where there is none."""
-        return self._begun.get((self.run.id, part))
+    context: IssuerContext
+    run: StoredRun
+    entries: Sequence[Entry]
+    closed: ClosedRun | None
+    begun: Mapping[tuple[str, Part], Purged]
 
     @property
     def status(self) -> RunStatus:
@@ -326,12 +295,12 @@ class _Candidate:
         return verdict(part, state, self.context.issuer.retention, self.context.adapters.now())
 
 
-def _plan_run(candidate: _Candidate) -> _RunPlan:
+def _plan_run(candidate: _Candidate) -> PurgePlan:
     """Return what is due of a run, and what is kept: all where a document is unreadable."""
     run = candidate.run
     by_part = objects_by_part(run.keys, candidate.entries)
     due: list[PurgeUnit] = []
-    kept: list[KeptPart] = []
+    kept: list[Kept] = []
     try:
         for part in PARTS:
             if by_part[part]:
@@ -342,20 +311,20 @@ def _plan_run(candidate: _Candidate) -> _RunPlan:
                     kept.append(judged)
     except ConflictError as error:
         why = f"unreadable: {error.fields['key']}"
-        return _RunPlan(kept=tuple(KeptPart(run.id, part, why) for part in PARTS))
+        return PurgePlan(kept=tuple(Kept(why, run=run.id, part=part) for part in PARTS))
     unknown = sorted(redact(entry.key) for entry in by_part[None])
-    return _RunPlan(tuple(due), tuple(kept), tuple(unknown), tuple(by_part[LEFT]))
+    return PurgePlan(tuple(due), tuple(kept), tuple(unknown))
 
 
-def _judge(candidate: _Candidate, part: Part, entries: tuple[Entry, ...]) -> PurgeUnit | KeptPart:
+def _judge(candidate: _Candidate, part: Part, entries: tuple[Entry, ...]) -> PurgeUnit | Kept:
     """Decide on a part of a run, these of its objects; one whose purge was begun is due."""
     run = candidate.run
-    begun = candidate.purged(part)
+    begun = candidate.begun.get((run.id, part))
     if begun is not None:
         return PurgeUnit(begun, entries, resumed=True)
     kept = candidate.verdict(part)
     if kept is not None:
-        return KeptPart(run.id, part, kept.why, kept.until)
+        return kept._replace(run=run.id, part=part)
     is_unfinished = candidate.state.end == "never"
     record = _record(candidate, part, entries)
     return PurgeUnit(record, entries, abandons=is_unfinished)

@@ -83,7 +83,7 @@ def take_over(adapters: Adapters, run: str, reason: str) -> ClaimHolder:
         adapters,
         stored_run.keys,
         "taken over",
-        reason=signed_reason,
+        signed_reason,
         holder=holder.holder,
         until=holder.until.isoformat(timespec="seconds"),
     )

@@ -19,7 +19,7 @@ from flows.runs.chunks import OutboxChunk
 from flows.runs.claim import holder_of, work_on
 from flows.runs.closings import chunk_of
 from flows.runs.context import IssuerContext
-from flows.runs.events import REPEATED_BY, last_answer
+from flows.runs.events import last_answer
 from flows.runs.keys import RunKeys
 from flows.runs.store import Entry, read
 from flows.runs.stored_run import StoredRun
@@ -29,11 +29,6 @@ from schemas.manifest import Manifest
 from schemas.records import Abandoned, Part
 from schemas.settings import Retention
 
-KEPT: Literal["kept"] = "kept"  # for good
-LEFT: Literal["left"] = "left"  # by workers
-# by versions that read extracts in parts
-_LEFT_NAME = re.compile(r"exchanged/[0-9a-f]{16}-\d{4}-\w+\.parquet")
-_KEPT_NAME = re.compile(r"events/[^/]+\.json")
 _CHUNK = re.compile(r"(chunks|sealed/\d+)/(?P<name>[^/]+)")
 _PART = r"part-(\d{4}-)?\d{5}"  # of the ledger, in a file's or a folder's name
 _CSV_REPORTS = "rejects|suppressed|held|errors|chunks|awaiting|breaks|questions"
@@ -68,6 +63,8 @@ class Kept(NamedTuple):
 
     why: str
     until: date | None = None
+    run: str = ""
+    part: Part = "chunks"
 
 
 class Term(NamedTuple):
@@ -77,18 +74,14 @@ class Term(NamedTuple):
     length: timedelta
 
 
-def part_of(keys: RunKeys, key: str) -> Part | Literal["kept", "left"] | None:
-    """Return the part of a run that an object belongs to, KEPT, LEFT, or None: it is not ours."""
+def part_of(keys: RunKeys, key: str) -> Part | None:
+    """Return the part of a run that an object belongs to, or None: it is not ours."""
     name = key.removeprefix(keys.base)
     chunk = _CHUNK.fullmatch(name)
     if chunk is not None and keys.chunk_epoch(chunk["name"]):
         return "chunks"
     if _LEDGER_NAME.fullmatch(name):
         return "ledger"
-    if _KEPT_NAME.fullmatch(name):
-        return KEPT
-    if _LEFT_NAME.fullmatch(name):
-        return LEFT
     return None
 
 
@@ -184,7 +177,7 @@ def closed_state(closed: ClosedRun, run: StoredRun, entries: Sequence[Entry]) ->
 def _committed_state(run: StoredRun, entries: Sequence[Entry]) -> RunState:
     chunks = run.outbox
     committed = min((chunk.clock for chunk in chunks), default=run.committed_at)
-    since = last_answer(committed, run.events())
+    since = last_answer(committed, run.history)
     summary = run.summary
     if summary is None:  # a run that was cancelled as a whole never has one
         reasons = open_reasons(chunks, {}, ())
@@ -218,12 +211,9 @@ def _links_until(run: StoredRun, summary: Mapping[str, Any]) -> Iterator[date]:
     """
     # a link without a date has expired before any ledger is due
     yield from (date.fromisoformat(day) for day in summary["expires"] if day)
-    for entry in run.event_entries:
-        match = REPEATED_BY.search(entry.key)
-        if match is not None:
-            later = StoredRun.by_id(run.adapters, match[1])
-            if later.summary is not None:
-                yield from _links_until(later, later.summary)
+    for later in run.repeats:
+        if later.summary is not None:
+            yield from _links_until(later, later.summary)
 
 
 def _stale_report_reasons(run: StoredRun, summary: Mapping[str, Any]) -> Iterator[str]:

@@ -9,12 +9,11 @@ watches one writes it. What was never said within a day is no news any more.
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from itertools import chain
 from typing import Any, NamedTuple
 
 from flows.book.stored_book import known_runs
 from flows.operations.alert_history import open_alerts
-from flows.operations.alert_kinds import KINDS
+from flows.operations.alert_kinds import alert_kinds
 from flows.redaction import redact
 from flows.reports.business_result import issuer_balance, result_sentence
 from flows.runs.adapters import Adapters
@@ -112,7 +111,7 @@ def _standing(context: IssuerContext, runs: StoredRuns, kind: str) -> Iterator[_
         return
     refused = _refused(context.adapters, runs)
     for run in map(runs.run, recent):
-        yield from _end_of(run, refused.get(run.id, ""))
+        yield from _end_of(run, refused.get(run.id))
 
 
 def _answers(run: StoredRun) -> Iterator[_News]:
@@ -120,13 +119,13 @@ def _answers(run: StoredRun) -> Iterator[_News]:
     answers = run.events(ANSWERED) if run.manifest is not None else []
     if not answers:
         return
-    files = sorted(set(chain.from_iterable(event.get("results", ()) for event in answers)))
+    files = sorted({name for event in answers for name in event.facts.get("results", ())})
     sentence = result_sentence(run) or "it was answered"
-    since = max(datetime.fromisoformat(event["at"]) for event in answers)
+    since = max(event.at for event in answers)
     yield _News(run.id, digest(canonical({"results": files})), f"{run.id}: {sentence}", since)
 
 
-def _end_of(run: StoredRun, refused: str) -> Iterator[_News]:
+def _end_of(run: StoredRun, refused: datetime | None) -> Iterator[_News]:
     """Yield how the run of a whole extract ended: committed, or refused."""
     manifest = run.manifest
     if manifest is not None and manifest.selection is None:
@@ -138,10 +137,10 @@ def _end_of(run: StoredRun, refused: str) -> Iterator[_News]:
         yield _News(run.id, "committed", sentence, run.committed_at)
     elif refused and run.refusal is not None:
         sentence = f"{run.id} was refused: {run.refusal.sentence}"
-        yield _News(run.id, f"refused {refused}", sentence, datetime.fromisoformat(refused))
+        yield _News(run.id, f"refused {refused.isoformat()}", sentence, refused)
 
 
-def _refused(adapters: Adapters, runs: StoredRuns) -> Mapping[str, str]:
+def _refused(adapters: Adapters, runs: StoredRuns) -> Mapping[str, datetime]:
     committed = known_runs(adapters, runs).committed
     extracts = {plan.key for plan in committed if plan.is_whole}
     return runs.refused({plan.run for plan in committed}, extracts)
@@ -185,7 +184,7 @@ def _to_do(context: IssuerContext, runs: Sequence[str]) -> Iterator[str]:
     if uploaded:
         yield f"Uploaded, results to fetch: {counted(uploaded, 'chunk')}. {Step('ingest', issuer)}"
     for alert in open_alerts(context.adapters.store, issuer):
-        kind = KINDS.get(alert.kind)
+        kind = alert_kinds().get(alert.kind)
         yield f"Open: {alert.text}. {kind.then if kind else ''}".rstrip()
     yield f"All that is to be done: {Step('worklist', issuer)}"
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from flows.errors import CardlinkError
 from flows.operations.alert_history import Change, record_notified
-from flows.operations.alert_kinds import KINDS
+from flows.operations.alert_kinds import alert_kinds
 from flows.operations.summaries import MORNING, record_sent, write_summaries
 from flows.runs.context import IssuerContext
 from flows.runs.notices import Channel, NoChannelError, Notice, Sending, require_channels
@@ -44,7 +44,7 @@ def tell(
 def alert_notice(change: Change) -> Notice:
     """Return what people are told of an alert that opens or closes."""
     alert = change.alert
-    kind = KINDS[alert.kind]
+    kind = alert_kinds()[alert.kind]
     place = f"alerts/{alert.place}/{change.number:06d}"
     if change.opened:
         text = f"{alert.text}. {kind.then}"

@@ -35,7 +35,7 @@ def record_asked(adapters: Adapters, run: StoredRun, questions: Iterable[str]) -
     name = digest("\n".join(ids).encode())[:16]
     last = run.last_event(ASKED)
     history = _asked(run)
-    is_same = last is not None and last.get("digest") == name
+    is_same = last is not None and last.facts.get("digest") == name
     if not is_same or history is None or history.is_answered:
         record_event(adapters, run.keys, ASKED, questions=len(ids), digest=name)
 
@@ -54,9 +54,9 @@ def _asked(run: StoredRun) -> _Asked | None:
     if questions is None:
         return None
     answer = run.last_event(ANSWERED)
-    answers = [datetime.fromisoformat(answer["at"])] if answer else []
+    answers = [answer.at] if answer else []
     answers += [single.answered.at for single in run.single_link_attempts if single.answered]
-    return _Asked(datetime.fromisoformat(questions["at"]), max(answers, default=None))
+    return _Asked(questions.at, max(answers, default=None))
 
 
 def _with_day(work: Work, history: _Asked | None) -> Work:

@@ -23,6 +23,7 @@ from flows.reports.tally import Tally, add
 from flows.results.lineage import attempts_after
 from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
+from flows.runs.events import REPORTED
 from flows.runs.frames import csv_pieces, write_parquet
 from flows.runs.identity import canonical, digest
 from flows.runs.journal import Act, enter, last_number
@@ -41,8 +42,6 @@ SENT_ROW = {
     "chunk": pl.UInt32,
     "trouble": pl.String,
 }
-
-WRITTEN = "report written"  # what the journal says of it
 
 
 class RunReport(NamedTuple):
@@ -88,7 +87,7 @@ def rebuild(context: IssuerContext, run: StoredRun, listed: StoredRuns | None = 
     def note(act: Act) -> None:
         act.facts["report"] = digest(content)
 
-    enter(context.adapters, issuer.issuer, WRITTEN, note, run=run.id)
+    enter(context.adapters, issuer.issuer, REPORTED, note, run=run.id)
     return RunReport(tuple(sorted(total.breaks)), summary)
 
 
@@ -107,7 +106,7 @@ def _report_inputs(run: StoredRun) -> int:
     """Return what shows that something was added after a run's commit that its report is made of:
     the number of its last journal entry but for reports.
     """
-    return last_number(run.adapters, run.issuer, run.id, apart=WRITTEN)
+    return last_number(run.adapters, run.issuer, run.id, apart=REPORTED)
 
 
 def _keep_parts(

@@ -221,10 +221,9 @@ def _refused_extracts(runs: StoredRuns, committed: Collection[KnownPlan]) -> Ite
     """Yield the extracts that were refused, until somebody decides about them."""
     committed_runs = {plan.run for plan in committed}
     extracts = {plan.key for plan in committed if plan.is_whole}
-    for run, text in runs.refused(committed_runs, extracts).items():
+    for run, refused in runs.refused(committed_runs, extracts).items():
         stored = StoredRun.by_id(runs.adapters, run)
         key = stored.planned().source.key
-        refused = datetime.fromisoformat(text)
         why = _why_refused(stored.refusal)
         work = _about_file(runs.issuer, kinds.REFUSED_EXTRACTS, key, refused, run, why)
         gate = GATE_OF.get(stored.refusal.error) if stored.refusal else None

@@ -185,14 +185,10 @@ def _job(context: IssuerContext, request: Request, plan: ResendPlan) -> Job:
             context.adapters,
             keys_of(run),
             "overridden",
+            request.override,
             rows=overridden.height,
             runs=sorted(overridden["where"].unique()),
-            reason=request.override,
         )
-    # with the run that is repeated, however often this one is started
-    once = f"resubmitted-{run}.json"
-    facts: dict[str, str | int] = {"run": run, "rows": rows.height, "reason": request.reason}
-    record_event(context.adapters, keys_of(request.run), "resubmitted", once, **facts)
     return job
 
 

@@ -25,13 +25,12 @@ from flows.results.opening import AWAITED
 from flows.results.problems import describe, is_temporary
 from flows.results.read import UNFORESEEN, ResultRows, failed
 from flows.results.sent_rows import ByHand, SentIndex, named_in
-from flows.runs.answers import FileState, ReadResult, names_of, store_results
+from flows.runs.answers import FileState, ReadResult, store_results
 from flows.runs.context import IssuerContext
 from flows.runs.erased import NOBODY, ErasedPeople
-from flows.runs.events import ANSWERED, TAKEN_BACK, record_event
+from flows.runs.events import ANSWERED
 from flows.runs.identity import digest
 from flows.runs.journal import Act, enter
-from flows.runs.keys import keys_of
 from flows.runs.outcomes import Attributed
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import prefetch
@@ -202,13 +201,9 @@ def _keep(
     read = [(file, attributed) for file, attributed in files if not file.known]
     fresh = [(file, attributed) for file, attributed in read if file.problems != (AWAITED,)]
     yield from (file for file, attributed in read if file.problems == (AWAITED,))
-    _note_answered(context, fresh)
     left = _store(context, known, fresh, basis)
     yield from known
-    for (file, attributed), runs in zip(fresh, left, strict=True):
-        for run in sorted(runs):
-            _note_files(context, run, [attributed], TAKEN_BACK)
-        yield file._replace(left=runs)
+    yield from (file._replace(left=runs) for (file, _), runs in zip(fresh, left, strict=True))
 
 
 def _store(
@@ -286,32 +281,3 @@ def _outcome_digest(attributed: Attributed) -> str:
     columns = ["position", "run", "chunk", "row", "state", "trouble", "content", "nth"]
     facts = attributed.outcomes.select(columns).write_csv()
     return digest("\n".join([*attributed.problems, facts]).encode())[:32]
-
-
-def _note_answered(
-    context: IssuerContext, files: Sequence[tuple[IngestedFile, Attributed]]
-) -> None:
-    """Record in the history of each run which files answer it, before they count as ingested."""
-    answers = dict[str, list[Attributed]]()
-    for file, attributed in files:
-        for run in file.runs:
-            answers.setdefault(run, []).append(attributed)
-    for run, of_run in sorted(answers.items()):
-        rows = sum(_height(file, run) for file in of_run)
-        _note_files(context, run, of_run, ANSWERED, rows=rows)
-
-
-def _height(file: Attributed, run: str) -> int:
-    """Return how many rows of a file go with a run; those of no run go with its first."""
-    runs = file.runs
-    if len(runs) < 2:
-        return file.outcomes.height
-    home = min(runs)
-    return file.outcomes.filter(pl.col("run").fill_null(home) == run).height
-
-
-def _note_files(
-    context: IssuerContext, run: str, files: Sequence[Attributed], event: str, **facts: int
-) -> None:
-    """Record in the history of a run what came of result files."""
-    record_event(context.adapters, keys_of(run), event, **names_of(files), **facts)

@@ -5,14 +5,13 @@ A resubmission repeats rows of one run, and can be repeated itself.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import polars as pl
 
 from flows.book.attempts import CANCELLED
 from flows.results.row_states import REFUSED, SETTLED, after_all, run_rows
-from flows.runs.events import REPEATED_BY
-from flows.runs.store import Entry
 from flows.runs.stored_run import StoredRun
 from schemas.ledger import AWAITING, ERROR, LINKED, REJECTED
 
@@ -58,10 +57,10 @@ def newest_first(runs: Iterable[StoredRun]) -> list[StoredRun]:
 class Attempt(NamedTuple):
     """A resubmission of rows of a run, directly or not.
 
-    `started`: when it began. `rows`: origin (a row of the run), row and state.
+    `started`: when it was planned. `rows`: origin (a row of the run), row and state.
     """
 
-    started: str
+    started: datetime
     run: StoredRun
     rows: pl.DataFrame
 
@@ -107,29 +106,16 @@ def settled_since(run: StoredRun) -> pl.Series:
 
 def repeats_of(run: StoredRun) -> Iterator[Attempt]:
     """Yield the runs that repeat rows of a run, directly or not."""
-    for entry in run.event_entries:
-        repeat = _repeating(run, entry)
-        if repeat is None:
-            continue
-        event = run.event(entry)
-        if event is not None:
-            yield from _attempts_by(repeat, event["at"])
+    for repeat in run.repeats:
+        if _has_rows(repeat):
+            yield from _attempts_by(repeat)
 
 
-def _attempts_by(repeat: StoredRun, started: str) -> Iterator[Attempt]:
-    """Yield a run that repeats another since `started`, and those that repeat it in turn."""
+def _attempts_by(repeat: StoredRun) -> Iterator[Attempt]:
+    """Yield a run that repeats another, and those that repeat it in turn."""
     rows = pl.concat(part.select("row", "origin", "state") for part in run_rows(repeat))
-    yield Attempt(started, repeat, rows.select("origin", "row", "state"))
+    yield Attempt(repeat.as_planned().planned_at, repeat, rows.select("origin", "row", "state"))
     roots = rows.select(origin="row", root="origin")
     for later in repeats_of(repeat):
         rooted = later.rows.join(roots, on="origin", maintain_order="left")
         yield later._replace(rows=rooted.select(pl.col("root").alias("origin"), "row", "state"))
-
-
-def _repeating(run: StoredRun, entry: Entry) -> StoredRun | None:
-    """Return the run that an event says repeats this one, where its rows are stored."""
-    name = REPEATED_BY.search(entry.key)
-    if name is None:
-        return None
-    repeat = StoredRun.by_id(run.adapters, name[1])
-    return repeat if _has_rows(repeat) else None

@@ -89,11 +89,12 @@ def store_results(act: Act, taken: datetime, results: Sequence[ReadResult]) -> l
     issuer = pl.lit(act.issuer).alias("issuer")
     insert_frame(act.connection, ANSWERED_CHUNK, chunks.with_columns(issuer))
     insert_frame(act.connection, ANSWER, answers.with_columns(issuer))
-    _note(act, results, answers, first, gone)
-    return [
+    left = [
         before.get(file, frozenset()) - result.attributed.runs
         for file, result in zip(files, results, strict=True)
     ]
+    _note(act, results, answers, first, gone, left)
+    return left
 
 
 def _replaced(
@@ -207,15 +208,19 @@ def _note(
     answers: pl.DataFrame,
     first: int,
     gone: Mapping[int, Collection[str]],
+    left: Sequence[Collection[str]],
 ) -> None:
     """Say in the journal which files answer each run: names, digests, a count, and the digest of
-    what each says by its number, "" for those that are `gone`.
+    what each says by its number, "" for those that are `gone`; and which each has `left`.
     """
     notes = _answering(results, answers, first)
     taken_back = dict[str, dict[str, Any]]()
+    for result, runs in zip(results, left, strict=True):
+        for run in runs:
+            _add_names(taken_back.setdefault(run, {ANSWERS: {}}), result)
     for number, runs in gone.items():
         for run in runs:
-            facts = notes.get(run) or taken_back.setdefault(run, {ANSWERS: {}})
+            facts = notes.get(run) or taken_back[run]
             facts[ANSWERS][str(number)] = ""
     for run, facts in notes.items():
         act.note(ANSWERED, run, **facts)
@@ -232,12 +237,16 @@ def _answering(
     """Return by run which files answer it, how many rows, and the digest of what each says."""
     notes = dict[str, dict[str, Any]]()
     for (run, number), rows in answers.group_by("run", "number", maintain_order=True):
-        facts = notes.setdefault(run, {**names_of([]), "rows": 0, ANSWERS: {}})
-        for name, values in names_of([results[number - first].attributed]).items():
-            facts[name] += values
+        facts = notes.setdefault(run, {"rows": 0, ANSWERS: {}})
+        _add_names(facts, results[number - first])
         facts["rows"] += rows.height
         facts[ANSWERS][str(number)] = digest_of_answers(rows)
     return notes
+
+
+def _add_names(facts: dict[str, Any], result: ReadResult) -> None:
+    for name, values in names_of([result.attributed]).items():
+        facts[name] = [*facts.get(name, ()), *values]
 
 
 def digest_of_answers(rows: pl.DataFrame) -> str:

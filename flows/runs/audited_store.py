@@ -2,11 +2,9 @@
 
 Such an object is created once and never replaced. It is named before it is written, and noted as
 written after. So what is there and has no name was put there by somebody else, what was written and
-is gone was removed, and what is named alone is what a killed process was about to write. Both
-entries name the run, so that whoever has read it reads it again.
+is gone was removed, and what is named alone is what a killed process was about to write.
 """
 
-import re
 from datetime import timedelta
 from typing import Final
 
@@ -22,7 +20,6 @@ WRITTEN: Final = "written"  # of the entry after that, with the same fact
 FAILED: Final = "not written"  # instead of that, where the store refused; it may be there after all
 # after that long, what is named and not there is not about to be written any more
 UNDER_WAY: Final = timedelta(minutes=15)
-_OF_RUN = re.compile(r"[^/]+/runs/([^/]+)/")
 
 
 def audited(adapters: Adapters) -> Adapters:
@@ -62,5 +59,4 @@ def _name(adapters: Adapters, word: str, key: str, sha256: str) -> None:
     def name(act: Act) -> None:
         act.facts["objects"] = {key: sha256}
 
-    of_run = _OF_RUN.match(key)
-    enter(adapters, key.partition("/")[0], word, name, run=of_run[1] if of_run else None)
+    enter(adapters, key.partition("/")[0], word, name)

@@ -7,14 +7,19 @@ waiting ──uploaded──► uploaded ──(its result)──► answered
  held ──cancelled──► cancelled
 
 A result answers a chunk in any state: ingest works whether or not an operator marked the upload.
-What an operator does is an event of the run, written once and never changed.
+So `answered` is no column of the table `chunk`; what an operator does is, and an entry of the
+journal.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple
 
+from sqlalchemy import Connection, Row, select
+
+from flows.redaction import redact
 from flows.runs.keys import RunKeys
+from schemas.database import CHUNK
 from schemas.manifest import Manifest, ManifestChunk
 from schemas.records import Reseal
 
@@ -27,15 +32,7 @@ MOVES: dict[Move, tuple[frozenset[State], State]] = {
     "cancelled": (frozenset({"waiting", "held"}), "cancelled"),
 }
 OPEN: frozenset[State] = frozenset({"waiting", "held", "uploaded"})
-
-
-class ChunkEvent(NamedTuple):
-    """One event of a run: what was done to which chunks (none named: all), when and why."""
-
-    move: Move
-    at: datetime
-    chunks: frozenset[int] = frozenset()
-    reason: str = ""
+EXPECTING: frozenset[Move] = frozenset({"uploaded", "released"})  # its result, from then on
 
 
 class OutboxChunk(NamedTuple):
@@ -56,34 +53,28 @@ class OutboxChunk(NamedTuple):
         return self.state in ("waiting", "uploaded") and now - self.clock > within
 
 
-def outbox_chunks(
-    run: str,
-    chunks: Sequence[ManifestChunk],
-    committed: datetime,
-    moves: Iterable[ChunkEvent],
-    answered: Collection[int] = (),
+def as_offered(now: datetime, actor: str) -> dict[str, Any]:
+    """Return the state of a chunk whose run is committed now, as columns of its row."""
+    by = redact(actor)
+    return {"state": "waiting", "since": now, "by": by, "reason": "", "expected": now}
+
+
+def chunk_states(connection: Connection, issuer: str, run: str) -> dict[int, Row[Any]]:
+    """Return in which state the chunks of a run are (`state`, `since`, `expected`, `reason`)."""
+    columns = (CHUNK.c[name] for name in ("number", "state", "since", "expected", "reason"))
+    query = select(*columns).where(CHUNK.c.issuer == issuer, CHUNK.c.run == run)
+    return {row.number: row for row in connection.execute(query)}
+
+
+def in_outbox(
+    run: str, chunks: Iterable[ManifestChunk], states: Mapping[int, Any]
 ) -> list[OutboxChunk]:
-    """Return every chunk with the state that the moves, in order of time, have brought it to."""
-    states = {
-        chunk.number: OutboxChunk(run, chunk, "waiting", committed, committed) for chunk in chunks
-    }
-    for move in sorted(moves, key=lambda move: move.at):
-        for number in move.chunks or states.keys():
-            if number in states:
-                states[number] = _moved(states[number], move)
-    for number in states.keys() & set(answered):
-        states[number] = states[number]._replace(state="answered")
-    return [state for _, state in sorted(states.items())]
-
-
-def _moved(chunk: OutboxChunk, move: ChunkEvent) -> OutboxChunk:
-    """Return a chunk after a move; one that its state does not allow changes nothing."""
-    allowed, state = MOVES[move.move]
-    if chunk.state not in allowed:
-        return chunk
-    moved = chunk._replace(state=state, since=move.at, reason=move.reason)
-    expects_result = move.move in ("uploaded", "released")
-    return moved._replace(clock=move.at) if expects_result else moved
+    """Return chunks with their states, by number."""
+    return [
+        OutboxChunk(run, chunk, state.state, state.since, state.expected, state.reason)
+        for chunk in chunks
+        for state in [states[chunk.number]]
+    ]
 
 
 class StoredChunk(NamedTuple):
@@ -107,16 +98,3 @@ def chunks_as_sealed(
         for chunk in reseal.chunks:
             chunks[chunk.number] = StoredChunk(chunk, folder + chunk.name, reseal.recipients)
     return chunks
-
-
-def moves_in(
-    events: Iterable[Mapping[str, Any]], chunks: Iterable[ManifestChunk]
-) -> Iterator[ChunkEvent]:
-    """Yield what the events of a run did to its chunks."""
-    numbers = {chunk.name: chunk.number for chunk in chunks}
-    for event in events:
-        if event["what"] in MOVES:
-            names = event.get("chunks") or ()
-            moved = frozenset(numbers[name] for name in names if name in numbers)
-            moment = datetime.fromisoformat(event["at"])
-            yield ChunkEvent(event["what"], moment, moved, event.get("reason", ""))

@@ -3,13 +3,13 @@ tampering.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from flows.runs.store import ConflictError, Entry, Store, read_if_stored
+from flows.runs.store import ConflictError, Store, read_if_stored
 from flows.steps import ISSUER, WHY, Sentence, Step
 
 T = TypeVar("T", bound=BaseModel)
@@ -61,9 +61,3 @@ def read_facts(store: Store, key: str) -> dict[str, Any] | None:
     if not isinstance(facts, dict):
         raise ConflictError(key=key)
     return facts
-
-
-def read_events(store: Store, entries: Iterable[Entry]) -> list[dict[str, Any]]:
-    """Return what these objects record."""
-    events = (read_facts(store, entry.key) for entry in entries)
-    return [event for event in events if event is not None]

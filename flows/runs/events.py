@@ -1,64 +1,64 @@
-"""The events of a run: what happened, when, by whom; written once and never changed."""
+"""What entries of the journal say was done to a run, besides its plan and commit."""
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
+from sqlalchemy import ColumnElement
+
 from flows.redaction import redact
 from flows.runs.adapters import Adapters
-from flows.runs.identity import canonical, digest
+from flows.runs.journal import Act, Entry, enter, entries
 from flows.runs.keys import RunKeys
+from flows.runs.run_status import Refusal
+from schemas.database import JOURNAL
 
-ANSWERED = "answered"  # the event of result files that were ingested: their names are `results`
-TAKEN_BACK = "answer taken back"  # the event of a result file that answers the run no more
-REFUSED = "refused"  # the event of an attempt that an error ended
-CANCELLED = "cancelled"  # the event of chunks that are never sent
-ASKED = "asked"  # the event of questions to the partner that were written: their digest
+ANSWERED = "answered"  # by result files that were ingested: their names are `results`
+TAKEN_BACK = "answer taken back"  # by result files that answer the run no more
+REFUSED = "refused"  # at an attempt that an error ended
+CANCELLED = "cancelled"  # chunks that are never sent
+ASKED = "asked"  # questions to the partner were written: their digest
+REPEATED = "resubmitted"  # rows were sent again: by which `run`
+REPORTED = "report written"  # its report was made anew: the digest of its facts
 
-# of an event's object
-REPEATED_BY = re.compile(r"resubmitted-(.+)\.json$")  # the event names the run that sent rows again
-_ANSWERING = (ANSWERED, CANCELLED)  # events from which the answer's age counts
-_NAME = re.compile(r"\d{8}T\d{12}-(?P<kind>.+)-[0-9a-f]{8}\.json")
+_ANSWERING = (ANSWERED, CANCELLED)  # from which the answer's age counts
 
 
 def record_event(
-    adapters: Adapters,
-    keys: RunKeys,
-    kind: str,
-    once: str = "",
-    when: datetime | None = None,
-    /,
-    **facts: str | int | list[str],
-) -> bool:
-    """Add an event of a `kind` to a run's history: when (by default now), by whom, and facts.
-
-    Card numbers in texts are masked. `once` is a fixed name, so that of many processes only one
-    records it: False for the others.
-    """
-    moment = when or adapters.now()
+    adapters: Adapters, keys: RunKeys, what: str, reason: str = "", **facts: str | int | list[str]
+) -> None:
+    """Enter in the journal what was done to a run, with facts; card numbers in texts are masked."""
     masked = {name: redact(fact) for name, fact in facts.items() if isinstance(fact, str)}
-    envelope = {"what": kind, "at": moment.isoformat(), "by": redact(adapters.actor)}
-    event = canonical({**envelope, **facts, **masked})
-    name = f"{moment:%Y%m%dT%H%M%S%f}-{kind.replace(' ', '-')}-{digest(event)[:8]}.json"
-    return adapters.store.create(keys.events + (once or name), event)
+
+    def note(act: Act) -> None:
+        act.facts |= {**facts, **masked}
+
+    enter(adapters, keys.run.issuer, what, note, run=str(keys.run), reason=redact(reason))
 
 
-def kind_of(key: str) -> str:
-    """Return what the name of an event's object says has happened, "" where it says nothing."""
-    name = _NAME.fullmatch(key.rpartition("/")[2])
-    return name["kind"] if name else ""
+def last_answer(committed: datetime, events: Iterable[Entry]) -> datetime:
+    """Return when a run was last answered or its chunks cancelled, by what was done to it.
 
-
-def last_answer(committed: datetime, events: Iterable[Mapping[str, Any]]) -> datetime:
-    """Return when a run was last answered or its chunks cancelled, by its events.
-
-    A result file counts from its first event: an unattributed one is ingested again and again.
+    A result file counts from its first entry: an unattributed one is ingested again and again.
     """
     first: dict[str, datetime] = {}
     for event in events:
-        if event["what"] in _ANSWERING:
-            moment = datetime.fromisoformat(event["at"])
-            for name in event.get("digests") or [event["at"]]:
-                first[name] = min(moment, first.get(name, moment))
+        if event.what in _ANSWERING:
+            for name in event.facts.get("digests") or [str(event.number)]:
+                first[name] = min(event.at, first.get(name, event.at))
     return max(first.values(), default=committed)
+
+
+def refusals(adapters: Adapters, issuer: str, which: ColumnElement[bool]) -> dict[str, Refusal]:
+    """Return what refused the runs of which this holds at their last attempt, by run."""
+    refused = dict[str, Refusal]()
+    for entry in entries(adapters, issuer, JOURNAL.c.what == REFUSED, which):
+        run = entry.run or ""
+        first = refused[run].first if run in refused else entry.at
+        refused[run] = _refusal(entry, first, entry.facts)
+    return refused
+
+
+def _refusal(entry: Entry, first: datetime, facts: Any) -> Refusal:
+    more = (facts["under"], facts.get("then", ""))
+    return Refusal(facts["why"], facts["sentence"], entry.at, first, *more)

@@ -53,7 +53,7 @@ class Act:
         self.connection.execute(delete(table).where(self.row(table, key)))
         self._change(table, None, key)
 
-    def note(self, what: str, run: str, **facts: Any) -> None:
+    def note(self, what: str, run: str, /, **facts: Any) -> None:
         """Say in an entry of its own what the act does to a run."""
         self.notes.append((what, run, facts))
 

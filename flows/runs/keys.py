@@ -32,7 +32,7 @@ DROPPED = re.compile(
     rf"[^/]+/({_DROPPED})/"
     r"|[^/]+/[^/]+/(.+/)?received$"  # a receipt, beside what was handed over
 )
-LASTING = re.compile(r"[^/]+/(journal/|runs/[^/]+/events/)")
+LASTING = re.compile(r"[^/]+/journal/")
 # as all of ours are, so that most keys are judged by one pattern
 _USUAL_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)*")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -127,7 +127,6 @@ class RunKeys:
         self.selection = base + "selection.parquet"
         self.chunks = base + "chunks/"
         self.ledger = base + "ledger/"
-        self.events = base + "events/"  # what people and flows did to the run
         self.resealed = base + "sealed/"  # chunks that were sealed again, a folder for each time
 
     def sealed(self, generation: int) -> str:

@@ -11,7 +11,6 @@ from typing import Any
 import polars as pl
 
 from flows.runs.decisions import LEDGER, count_decisions, decide
-from flows.runs.events import record_event
 from flows.runs.identity import digest
 from flows.runs.journal import Act, enter
 from flows.runs.store import Cleaner, write_once
@@ -29,8 +28,6 @@ def erase_from_ledger(
 ) -> None:
     """Leave of rows of a run's ledger that they were there."""
     parts = _write_anew(run, rows, signed)
-    if parts:
-        record_event(run.adapters, run.keys, "erased", rows=len(rows))
     for anew in parts:
         for entry in list(run.store.keys(run.keys.ledger + anew.name.removesuffix(".parquet"))):
             if _number_of(entry.key) < _number_of(anew.now):  # a later one is another erasure's
@@ -49,21 +46,24 @@ def _write_anew(
         rewritten = [_rewritten(now, part, rows) for part in now.committed().ledger]
         parts = tuple(part for part in rewritten if part is not None)
         record = LedgerRewritten(**signed, parts=parts)
-        if not parts or _is_recorded(run, record, number):
+        if not parts or _is_recorded(run, record, number, len(rows)):
             return parts
 
 
-def _is_recorded(run: StoredRun, record: LedgerRewritten, seen: int) -> bool:
-    """Record parts that are written anew; False where there are more records than were seen."""
+def _is_recorded(run: StoredRun, record: LedgerRewritten, seen: int, rows: int) -> bool:
+    """Record parts that are written anew without so many rows; False where there are more records
+    than were seen.
+    """
 
     def work(act: Act) -> bool:
         within = run.adapters.within(act.connection)
         if count_decisions(within, run.issuer, LEDGER, run.id) != seen:
             return False
         decide(act, LEDGER, run.id, record)
+        act.facts["rows"] = rows
         return True
 
-    return enter(run.adapters, run.issuer, "ledger written anew", work, run=run.id)
+    return enter(run.adapters, run.issuer, "erased", work, run=run.id)
 
 
 def _number_of(name: str) -> int:

@@ -1,11 +1,9 @@
-"""Which objects of the store the journal names, by their digests."""
+"""Which objects of the store the journal names, by their digests: those of extensions."""
 
 import re
 from functools import cache
 
 from flows.extensions import hooks
-
-RECORDS = re.compile(r"[^/]+/runs/[^/]+/events/.+")
 
 
 @cache
@@ -14,11 +12,6 @@ def _evidence() -> re.Pattern[str]:
     return re.compile("|".join(patterns or ["(?!)"]))
 
 
-def is_evidence(key: str) -> bool:
-    """Return whether an object decides who has which link, and is no record."""
-    return bool(_evidence().fullmatch(key))
-
-
 def is_named(key: str) -> bool:
-    """Return whether the journal names an object with this key."""
-    return bool(RECORDS.fullmatch(key)) or is_evidence(key)
+    """Return whether the journal names an object with this key: it decides who has which link."""
+    return bool(_evidence().fullmatch(key))

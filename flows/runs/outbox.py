@@ -1,19 +1,22 @@
 """What operators do with the chunks of committed runs: fetch, upload, hold, cancel."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 
 from flows.errors import OperatorError
+from flows.redaction import redact
 from flows.runs.adapters import Adapters
-from flows.runs.chunks import MOVES, OPEN, Move, OutboxChunk, State
+from flows.runs.chunks import EXPECTING, MOVES, OPEN, Move, OutboxChunk, State
 from flows.runs.errors import NotFoundError
-from flows.runs.events import record_event
 from flows.runs.identity import digest
+from flows.runs.journal import Act, enter
 from flows.runs.keys import RunId
 from flows.runs.shown_rows import refuse_other_rows
 from flows.runs.store import ConflictError, read
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.steps import FOLDER, ISSUER, Sentence, Slot, Step
+from schemas.database import CHUNK
 
 SUMS = "SHA256SUMS"  # what `sha256sum --check` reads
 WAITING: frozenset[State] = frozenset({"waiting"})
@@ -96,20 +99,47 @@ def move(
     why = reason.strip()
     if step != "uploaded":
         why = adapters.signed(reason)["reason"]
-    stored = StoredRun.by_id(adapters, run)
+    issuer = StoredRun.by_id(adapters, run).issuer
+    work = partial(_move, adapters, run, step, numbers, why, rows)
+    moved = enter(adapters, issuer, step, work, run=run, reason=why)
+    outbox = StoredRun.by_id(adapters, run).outbox if moved else []
+    return [chunk for chunk in outbox if chunk.chunk.number in moved]
+
+
+def _move(
+    adapters: Adapters,
+    run: str,
+    step: Move,
+    numbers: Collection[int],
+    why: str,
+    rows: str | None,
+    act: Act,
+) -> set[int]:
+    """Bring chunks of a run to the state after a step; return which were not there already."""
+    outbox = StoredRun.by_id(adapters.within(act.connection), run).outbox
     allowed, state = MOVES[step]
-    there = {chunk.chunk.number for chunk in stored.outbox if chunk.state == state}
+    there = {chunk.chunk.number for chunk in outbox if chunk.state == state}
     if numbers and there.issuperset(numbers):
-        return []
+        return set()
     left = [number for number in numbers if number not in there]
-    chosen = select_chunks(stored.outbox, run, allowed, step, left)
-    if chosen:
-        count = sum(chunk.chunk.rows for chunk in chosen)
-        refuse_other_rows(stored.keys.run.issuer, f"The outbox of {run}", count, rows)
-        names = [chunk.chunk.name for chunk in chosen]
-        record_event(adapters, stored.keys, step, chunks=names, reason=why)
-    moved = {chunk.chunk.number for chunk in chosen}
-    return [chunk for chunk in stored.fresh().outbox if chunk.chunk.number in moved]
+    chosen = select_chunks(outbox, run, allowed, step, left)
+    if not chosen:
+        return set()
+    count = sum(chunk.chunk.rows for chunk in chosen)
+    refuse_other_rows(act.issuer, f"The outbox of {run}", count, rows)
+    now = adapters.now()
+    for chunk in chosen:
+        act.update(
+            CHUNK,
+            {"run": run, "number": chunk.chunk.number},
+            state=state,
+            since=now,
+            by=redact(adapters.actor),
+            reason=why,
+            expected=now if step in EXPECTING else chunk.clock,
+        )
+    act.facts["chunks"] = [chunk.chunk.name for chunk in chosen]
+    return {chunk.chunk.number for chunk in chosen}
 
 
 def waiting_by_run(

@@ -1,6 +1,7 @@
 """The state of a run in words, and where its rows are."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from flows.steps import counted
@@ -20,8 +21,8 @@ class Refusal(NamedTuple):
 
     error: str
     sentence: str
-    at: str
-    first: str
+    at: datetime
+    first: datetime
     under: str = ""
     then: str = ""
 

@@ -7,7 +7,7 @@ folder of each stage) and what compares runs (`stored_runs.py`). A run is one cl
 long.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from itertools import chain
 from typing import Any, Final, Self
@@ -17,25 +17,25 @@ import polars as pl
 from flows.errors import BugError
 from flows.runs.adapters import Adapters
 from flows.runs.chunks import (
-    MOVES,
     OutboxChunk,
     StoredChunk,
+    chunk_states,
     chunks_as_sealed,
-    moves_in,
-    outbox_chunks,
+    in_outbox,
 )
 from flows.runs.closings import chunk_of, closed_breaks
 from flows.runs.decisions import BREAK, LEDGER, RESEAL, count_decisions, decisions
 from flows.runs.documents import read_facts
 from flows.runs.errors import AbandonedError, LedgerPurgedError, NotCommittedError, UnknownRunError
-from flows.runs.events import CANCELLED, REFUSED, REPEATED_BY, kind_of
+from flows.runs.events import CANCELLED, refusals
 from flows.runs.frames import from_parquet
 from flows.runs.identity import digest
+from flows.runs.journal import Entry, entries
 from flows.runs.keys import RunKeys, keys_of
 from flows.runs.outcomes import StoredOutcomes
 from flows.runs.purges import purge_of
 from flows.runs.read_once import read_once
-from flows.runs.run_records import RunRecord, record_of
+from flows.runs.run_records import RunRecord, record_of, records_where
 from flows.runs.run_status import (
     Refusal,
     RunStatus,
@@ -46,12 +46,12 @@ from flows.runs.run_status import (
 from flows.runs.single_links import SingleLink, last_links, singles_of_run
 from flows.runs.store import (
     ConflictError,
-    Entry,
     ObjectMissingError,
     read,
     read_if_stored,
 )
 from schemas.breaks import LOST, RESULT_SHORT
+from schemas.database import JOURNAL, RUN
 from schemas.manifest import LedgerPart, Manifest, Plan
 from schemas.records import (
     PARTS,
@@ -79,7 +79,6 @@ class StoredRun:
         self.adapters = adapters
         self.store = adapters.store
         self.keys = keys
-        self._events: dict[str, Mapping[str, Any] | None] = {}
 
     @classmethod
     def by_id(cls, adapters: Adapters, run: str) -> Self:
@@ -294,10 +293,8 @@ class StoredRun:
         """How many records its report takes in: of closed breaks, and answers to single links; and
         of committed runs that sent its rows again, cancelled chunks, and result files, if any.
         """
-        names = (REPEATED_BY.search(entry.key) for entry in self.event_entries)
-        repeats = [StoredRun.by_id(self.adapters, name[1]) for name in names if name]
-        committed = sum(run.manifest is not None for run in repeats)
-        cancelled = len(self._entries_of((CANCELLED,)))
+        committed = sum(run.manifest is not None for run in self.repeats)
+        cancelled = len(self.events(CANCELLED))
         return {
             "closed": count_decisions(self.adapters, self.issuer, BREAK, self.id),
             "answers": sum(single.answered is not None for single in self.single_link_attempts),
@@ -318,48 +315,39 @@ class StoredRun:
             reported = None
         return reported != self.records_to_report and self.purged_ledger is None
 
-    # Events
+    # What was done to it
 
     @read_once
-    def event_entries(self) -> tuple[Entry, ...]:
-        """The run's events as listed, by time."""
-        return tuple(self.store.keys(self.keys.events))
+    def history(self) -> list[Entry]:
+        """The entries of the journal about the run."""
+        return entries(self.adapters, self.issuer, JOURNAL.c.run == self.id)
 
-    def event(self, entry: Entry) -> Mapping[str, Any] | None:
-        """Return what one event records; None where it is gone."""
-        if entry.key not in self._events:
-            self._events[entry.key] = read_facts(self.store, entry.key)
-        return self._events[entry.key]
+    def events(self, *kinds: str) -> list[Entry]:
+        """Return its entries of these kinds (`answered`, `refused`), as they were made."""
+        return [entry for entry in self.history if entry.what in kinds]
 
-    def events(self, *kinds: str) -> list[Mapping[str, Any]]:
-        """Return what the run's events record, by time.
+    def last_event(self, *kinds: str) -> Entry | None:
+        """Return the last entry of these kinds; None without one."""
+        return next(reversed(self.events(*kinds)), None)
 
-        Of these kinds (`committed`, `refused`), where any are given.
-        """
-        entries = self._entries_of(kinds) if kinds else self.event_entries
-        recorded = map(self.event, entries)
-        return [event for event in recorded if event is not None]
+    @read_once
+    def repeats(self) -> list[Self]:
+        """The runs that were planned to send rows of it again, as they were planned."""
+        with self.adapters.database.snapshot() as connection:
+            records = records_where(connection, self.issuer, RUN.c.repeats == self.id)
+        runs = (self.recorded(self.adapters, record) for record in records)
+        return [run for run in runs if run.is_resubmission]
 
-    def last_event(self, *kinds: str) -> Mapping[str, Any] | None:
-        """Return the last event of these kinds; None without one."""
-        entries = self._entries_of(kinds)
-        return self.event(entries[-1]) if entries else None
-
-    def _entries_of(self, kinds: Collection[str]) -> list[Entry]:
-        return [entry for entry in self.event_entries if kind_of(entry.key) in kinds]
+    @property
+    def is_resubmission(self) -> bool:
+        """Whether it sends rows of another run again."""
+        selection = self.planned().selection
+        return selection is not None and selection.kind == "resubmit"
 
     @read_once
     def refusal(self) -> Refusal | None:
         """What refused the run at its last attempt; None where nothing did."""
-        entries = self._entries_of((REFUSED,))
-        if not entries:
-            return None
-        first = self.event(entries[0])
-        last = self.event(entries[-1])
-        if first is None or last is None:
-            return None
-        kept = (last.get("under", ""), last.get("then", ""))
-        return Refusal(last["why"], last["sentence"], last["at"], first["at"], *kept)
+        return refusals(self.adapters, self.issuer, JOURNAL.c.run == self.id).get(self.id)
 
     @property
     def is_replaced(self) -> bool:
@@ -423,10 +411,10 @@ class StoredRun:
 
     @read_once
     def chunk_states(self) -> list[OutboxChunk]:
-        """The chunks of the committed run with their states by its events: answers do not count."""
+        """The chunks of the committed run with their states: answers do not count."""
         chunks = self.manifest_as_sealed.chunks
-        moves = moves_in(self.events(*MOVES), chunks)
-        return outbox_chunks(self.id, chunks, self.committed_at, moves)
+        with self.adapters.database.snapshot() as connection:
+            return in_outbox(self.id, chunks, chunk_states(connection, self.issuer, self.id))
 
     @property
     def cancelled_chunks(self) -> frozenset[int]:

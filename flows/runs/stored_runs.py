@@ -6,7 +6,7 @@ it.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from datetime import date
+from datetime import date, datetime
 from itertools import chain
 from typing import NamedTuple, Self
 
@@ -15,6 +15,7 @@ from sqlalchemy import ColumnElement, Connection, select
 
 from flows.runs.adapters import Adapters
 from flows.runs.decisions import EXTRACT, standing_subjects
+from flows.runs.events import refusals
 from flows.runs.frames import from_parquets
 from flows.runs.keys import RunId, RunKeys
 from flows.runs.purges import purged_runs
@@ -24,7 +25,7 @@ from flows.runs.run_status import RunStatus
 from flows.runs.store import read
 from flows.runs.stored_run import StoredRun
 from flows.runs.threads import concurrently
-from schemas.database import RUN
+from schemas.database import JOURNAL, RUN
 from schemas.manifest import LedgerPart, Manifest, Profile
 
 RUNS_TOGETHER = 64  # runs that are read at once
@@ -112,7 +113,7 @@ class StoredRuns:
 
     def refused(
         self, committed: Collection[str], committed_extracts: Collection[str]
-    ) -> dict[str, str]:
+    ) -> dict[str, datetime]:
         """Return when the runs were refused about which nobody has decided since, by id.
 
         Decided: committed under that name, abandoned, planned anew, or the extract dismissed.
@@ -128,10 +129,12 @@ class StoredRuns:
                 return True
             return run.end is not None or run.is_replaced
 
+        is_uncommitted = (RUN.c.issuer == self.issuer) & RUN.c.turn.is_(None)
+        of_uncommitted = JOURNAL.c.run.in_(select(RUN.c.run).where(is_uncommitted))
         refused = {
-            run: run.refusal.at
-            for run in self
-            if run.id not in committed and run.plan is not None and run.refusal is not None
+            StoredRun.by_id(self.adapters, run): refusal.at
+            for run, refusal in refusals(self.adapters, self.issuer, of_uncommitted).items()
+            if run not in committed
         }
         last = {run.planned().source.key: run for run in sorted(refused, key=refused.__getitem__)}
         return {run.id: refused[run] for run in last.values() if not is_decided(run)}

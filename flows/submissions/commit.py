@@ -19,6 +19,7 @@ from functools import partial
 from flows.installed import installed_build
 from flows.reports.lists import write_unsent
 from flows.runs.adapters import Adapters
+from flows.runs.chunks import as_offered
 from flows.runs.claim import Lease, holder_of, work_on
 from flows.runs.commits import last_turn, read_commits, refuse_overtaken
 from flows.runs.context import IssuerContext
@@ -78,20 +79,22 @@ def _commit(
         lease.check_epoch(act.connection)
     if last_turn(act.connection, act.issuer) != seen:
         return None
+    now = adapters.now()
     act.update(
         RUN,
         {"run": manifest.run},
         state="committed",
         replaced_by=None,
         turn=seen + 1,
-        committed_at=adapters.now(),
+        committed_at=now,
         dropped_at=job.entry.modified,
         sequence=manifest.sequence,
         manifest=manifest.model_dump(mode="json"),
         report_due=not manifest.counts.submitted,
     )
+    offered = as_offered(now, adapters.actor)
     for chunk in manifest.chunks:
-        act.insert(CHUNK, run=manifest.run, **chunk.model_dump())
+        act.insert(CHUNK, run=manifest.run, **chunk.model_dump(), **offered)
     act.facts |= {"rows": manifest.counts.submitted, "release": installed_build()}
     return True
 

@@ -15,6 +15,7 @@ from sqlalchemy import Connection, func, select
 from flows import __version__
 from flows.errors import ExtractError, OperatorError
 from flows.runs.context import IssuerContext
+from flows.runs.events import REPEATED
 from flows.runs.identity import canonical, digest, row_settings
 from flows.runs.journal import Act, enter
 from flows.runs.keys import keys_of
@@ -97,6 +98,8 @@ def _planned(context: IssuerContext, source: SourceIdentity, inputs: RunInputs) 
         if choice.record is None:
             plan = _new_plan(context, source, inputs, choice)
             _insert(context, act, plan)
+            if plan.selection is not None and plan.selection.kind == "resubmit":
+                act.note(REPEATED, plan.selection.of, run=plan.run, rows=plan.selection.rows)
             return _Planned(plan, True, tuple(_replace_others(context, act, plan, inputs)))
         if choice.record.state == "replaced":
             act.update(RUN, {"run": choice.run}, state="planned", replaced_by=None)

@@ -21,7 +21,7 @@ from flows.runs.claim import claimed, clean_up, work_on
 from flows.runs.commits import OvertakenError, read_last_turn
 from flows.runs.context import IssuerContext
 from flows.runs.erased import erased_people
-from flows.runs.events import record_event
+from flows.runs.events import REFUSED, record_event
 from flows.runs.identity import canonical, digest
 from flows.runs.keys import RunKeys
 from flows.runs.sealing import Sealer
@@ -233,7 +233,7 @@ def _recording_refusal(context: IssuerContext, keys: RunKeys) -> Iterator[None]:
             }
             if isinstance(error, ExtractError):
                 facts["then"] = error.what_next
-            record_event(context.adapters, keys, "refused", **facts)
+            record_event(context.adapters, keys, REFUSED, **facts)
         raise
 
 

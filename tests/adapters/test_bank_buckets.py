@@ -17,14 +17,14 @@ from flows.adapters.s3 import PART, S3Store
 from flows.database.connection import Database
 from flows.errors import CardlinkError
 from flows.operations.alert_history import watch
-from flows.runs.keys import extracts, keys_of, results
-from flows.runs.outbox import move
+from flows.runs.keys import extracts, journal, keys_of, results
 from flows.runs.store import (
     StoreRefusedError,
     VerdictAwaitedError,
     VerdictRefusedError,
     ensure_usable,
 )
+from flows.runs.stored_journal import flush_journal
 from flows.wiring import wire
 from schemas.settings import StoreSettings
 from tests import keys, servers
@@ -115,32 +115,32 @@ def test_every_call_names_the_account_and_every_write_its_key_and_only_evidence_
         if name in writes
     }
     assert [] == sent.lacking("server-side-encryption-bucket-key-enabled", *writes)
-    [event, *_] = [entry.key for entry in store.keys(keys_of(run).events)]
-    kept = client.head_object(Bucket=name, Key=event)
+    flush_journal(bench.adapters, BANK)
+    [segment] = [entry.key for entry in store.keys(journal(BANK))]
+    kept = client.head_object(Bucket=name, Key=segment)
     assert ("aws:kms", KEY, "COMPLIANCE") == (
         kept["ServerSideEncryption"],
         kept["SSEKMSKeyId"],
         kept["ObjectLockMode"],
     )
-    evidence = {entry.key for entry in store.keys(keys_of(run).events)}
-    assert evidence == sent.locked()
+    assert {segment} == sent.locked()
 
 
-def test_a_locked_event_cannot_be_deleted_for_good_by_anybody(
+def test_a_locked_segment_of_the_journal_cannot_be_deleted_for_good_by_anybody(
     moto_server: servers.S3Server,
 ) -> None:
     client = servers.client(moto_server.endpoint)
     name = bucket(client)
     bench = Bench(S3Store(name, "", client, settings=STRICT), issuer())
-    run = bench.submit(bench.drop(10)).manifest.run
-    move(bench.adapters, run, "held", [1], "wait")
-    [event] = [entry.key for entry in bench.store.keys(keys_of(run).events)]
-    version = client.head_object(Bucket=name, Key=event)["VersionId"]
+    bench.submit(bench.drop(10))
+    flush_journal(bench.adapters, BANK)
+    [segment] = [entry.key for entry in bench.store.keys(journal(BANK))]
+    version = client.head_object(Bucket=name, Key=segment)["VersionId"]
 
     with pytest.raises(ClientError, match="AccessDenied"):
-        client.delete_object(Bucket=name, Key=event, VersionId=version)
+        client.delete_object(Bucket=name, Key=segment, VersionId=version)
 
-    assert event in {entry.key for entry in bench.store.keys("")}
+    assert segment in {entry.key for entry in bench.store.keys("")}
 
 
 @pytest.mark.parametrize("settings", [STRICT, SCANNED])

@@ -26,6 +26,8 @@ from flows.resend.renewal import renewals
 from flows.results import dropped
 from flows.runs import arrival_hour
 from flows.runs.context import overlaid
+from flows.runs.events import record_event
+from flows.runs.keys import keys_of
 from flows.runs.outbox import outboxes
 from flows.submissions.extract_states import extract_states
 from tests.bench.growth import LIVING, Clock, grow, grown, submit_next
@@ -167,7 +169,7 @@ def test_closed_runs_that_changed_or_whose_figures_are_damaged_are_read_again(
         attempt.run for attempt in trace(bench.context.adapters, "bank", cuid).attempts
     ]
     assert {second} == known.without(cuid)
-    bench.context.adapters.store.create(f"bank/runs/{first}/events/1-noted-1.json", b"{}")
+    record_event(bench.context.adapters, keys_of(first), "noted", of="it")
 
     assert [second] == [*stored_book.closed_runs(bench.context.adapters, bench.runs)]
     upkeep.forget_book(bench.context.adapters, "bank")

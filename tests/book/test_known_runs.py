@@ -23,7 +23,9 @@ from flows.runs.documents import read_facts
 from flows.runs.events import record_event
 from flows.runs.keys import keys_of
 from flows.runs.run_status import PURGED
-from tests.night import Bench
+from flows.submissions.plan import plan_selection
+from schemas.manifest import Selection
+from tests.night import DAY, Bench
 from tests.operations.retention import YEAR, answered, cleaner, later, sent
 
 ONE_DAY = timedelta(days=1)
@@ -133,9 +135,9 @@ def test_rows_that_another_run_has_sent_again_keep_the_run_read_by_retention(
     tmp_path: Path,
 ) -> None:
     bench, run = answered(tmp_path)
-    again = f"{run.rpartition('-')[0]}-0123abcd"
-    event = f"{bench.stored(run).keys.events}20261120T120000000000-resubmitted-{again}.json"
-    bench.store.create(event, b"{}")
+    source = bench.stored(run).planned().source
+    rows = Selection(kind="resubmit", of=run, rows=1, sha256="0" * 64, reason="once more")
+    plan_selection(bench.context, source, DAY, rows)
 
     before = closed_run(bench.stored(run))
 
@@ -164,7 +166,7 @@ def test_a_purged_run_is_closed_with_the_figures_of_its_last_report(tmp_path: Pa
 
 def after_days(bench: Bench, run: str, days: int) -> Bench:
     """Return a bench whose journal named a run, and so many days later another one."""
-    record_event(bench.context.adapters, keys_of(run), "noted")
+    record_event(bench.context.adapters, keys_of(run), "noted", of="it")
     quiet = later(bench, days)
     quiet.submit(quiet.drop(3, "bank-20261121.csv", seed=9))
     return quiet
@@ -192,7 +194,7 @@ def test_a_run_is_closed_while_it_is_as_it_was_when_it_was_judged(
     read_book(bench.context.adapters, "bank")
     before = known_runs(bench.context.adapters, bench.runs)
     if what == "changed":
-        record_event(bench.context.adapters, keys_of(run), "noted")
+        record_event(bench.context.adapters, keys_of(run), "noted", of="it")
     if what == "purged":
         purge(later(kept, YEAR).context, cleaner(kept))
 
@@ -215,7 +217,7 @@ def test_a_run_whose_report_was_written_anew_is_judged_again(
     summarise(bench, run, {"verdict": "other"})
 
     if is_reported:
-        record_event(adapters, keys_of(run), "noted")
+        record_event(adapters, keys_of(run), "noted", of="it")
     read_book(adapters, "bank")
 
     assert verdict == known_runs(adapters, bench.runs).closed[run].verdict

@@ -16,7 +16,7 @@ from flows.book.people import balance
 from flows.book.stages import DELIVERED_LINK, NO_STAGES, STAGES, known_links, with_stages
 from flows.book.stages import coverage as stages_coverage
 from flows.book.standing import standing
-from flows.extensions.deliveries.delivered import delivered_links
+from flows.extensions.deliveries.delivered import standing_links
 from flows.extensions.deliveries.delivery import deliver
 from flows.extensions.partner_api.follow_links import follow_links
 from flows.extensions.partner_api.link_stages import FOLLOWED, REPORTED
@@ -296,7 +296,7 @@ def test_a_link_withdrawn_since_is_not_delivered_and_counts_from_its_first_deliv
         }
     )
 
-    links = delivered_links(changes)
+    links = standing_links(changes)
 
     assert [("b", THEN + timedelta(1))] == links.select("cuid", "delivered").rows()
 

@@ -128,7 +128,7 @@ def test_a_run_that_changes_is_read_again(tmp_path: Path) -> None:
     answered = pl.read_parquet(bench.content(rows))
     refused = answered.with_columns(state=pl.lit("error"), url=None, expires_on=None)
     write_parquet(bench.store, rows, refused)
-    record_event(bench.context.adapters, keys_of(runs[0]), "noted")
+    record_event(bench.context.adapters, keys_of(runs[0]), "noted", of="it")
 
     assert before != stands(bench)
     assert from_ledgers(bench) == stands(bench)

@@ -62,7 +62,7 @@ def test_what_is_beyond_a_limit_is_counted_and_nothing_at_it(
     def few(limit: int) -> list[str]:
         return [f"n{number}" for number in range(limit + more)]
 
-    unknown = PurgePlan((), (), tuple(few(purge.SHOWN)), (), ())
+    unknown = PurgePlan((), (), tuple(few(purge.SHOWN)), ())
     reasons = [{"code": name, "rows": 1, "action": ""} for name in few(results.TOP)]
     by_stage = {stage: reasons if not at else [] for at, (stage, *_) in enumerate(results.STAGES)}
     monkeypatch.setattr(worklist, "conversation", lambda *_: iter(()))

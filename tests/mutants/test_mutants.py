@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from tests.mutants.campaign import (
     run_in_processes,
 )
 from tests.mutants.sources import ROOT, Mutant, compiled
+from tests.planted import entered
 
 FILE = "flows/runs/events.py"
 FUNCTION = "last_answer"
@@ -62,7 +63,7 @@ def test_a_fault_is_there_wherever_a_function_was_imported_until_it_is_taken_out
         (ROOT / FILE).read_text().replace("return max(first.values()", "return min(first.values()")
     )
     looks = [
-        {"what": "answered", "at": f"2026-11-2{day}T12:00:00+00:00", "digests": [str(day)]}
+        entered("answered", datetime(2026, 11, 20 + day, 12, tzinfo=UTC), digests=[str(day)])
         for day in (1, 2)
     ]
 

@@ -52,9 +52,7 @@ def planned(folder: Path) -> tuple[Bench, str]:
 
 
 def deleted(due: PurgePlan) -> set[str]:
-    return {
-        entry.key for entry in (*(one for lot in due.lots for one in lot.entries), *due.temporary)
-    }
+    return {entry.key for lot in due.lots for entry in lot.entries}
 
 
 @dataclass

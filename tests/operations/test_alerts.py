@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.operations.alert_history import Change, changes
-from flows.operations.alert_kinds import KINDS, Alert
+from flows.operations.alert_kinds import Alert, alert_kinds
 
 A, B = (Alert("out-of-balance", "bank", run, "out") for run in ("run-1", "run-2"))
 
@@ -45,4 +45,4 @@ def test_after_any_looks_exactly_what_holds_is_open_and_nothing_was_told_twice(
 
 
 def test_every_kind_says_what_to_do() -> None:
-    assert all(kind.title and kind.then.endswith(".") for kind in KINDS.values())
+    assert all(kind.title and kind.then.endswith(".") for kind in alert_kinds().values())

@@ -318,7 +318,7 @@ def test_a_result_named_after_a_card_leaves_no_card_behind(night: tuple[Bench, s
     ] == []
 
 
-@pytest.mark.parametrize("part", quick(1, ["/events/", "/report/rows/", "summary.json"]))
+@pytest.mark.parametrize("part", quick(1, ["/report/rows/", "summary.json"]))
 def test_killed_anywhere_after_the_record_the_next_ingest_brings_it(
     night: tuple[Bench, str], part: str
 ) -> None:

@@ -68,6 +68,6 @@ def test_a_run_that_was_never_planned_is_unknown(bench: Bench) -> None:
 def test_a_card_number_in_a_typed_reason_is_masked(bench: Bench) -> None:
     run = bench.submit(bench.drop(20)).manifest.run
 
-    record_event(bench.context.adapters, keys_of(run), "held", reason=f"ask about {PUBLISHED[0]}")
+    record_event(bench.context.adapters, keys_of(run), "held", f"ask about {PUBLISHED[0]}", rows=1)
 
     assert "ask about [masked]" == history(bench.adapters, run)[-1].facts["reason"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.extensions.deliveries.watching import REACHING
+from flows.extensions.deliveries.matters import REACHING
 from flows.operations.alerts import LOOK_BACK, current_alerts
 from flows.operations.summaries import LOOK_BACK as SUMMED_UP
 from flows.operations.summaries import NEWS, SETTLED, write_summaries

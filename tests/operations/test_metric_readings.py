@@ -15,7 +15,7 @@ from flows.operations.metrics import _upto
 from flows.runs.events import ANSWERED
 from tests.memory_bench import MemoryBench, memory_bench
 from tests.night import BANK, NOON
-from tests.planted import a_manifest, a_plan, plant, plant_commit
+from tests.planted import a_manifest, a_plan, entered, plant, plant_commit
 
 HOURS = [NOON + timedelta(hours=hours) for hours in (2, 3, 1)]
 FIRST, _, NEWEST = sorted(moment.timestamp() for moment in HOURS)
@@ -28,7 +28,7 @@ def reading(bench: MemoryBench, **facts: Any) -> Reading:
 
 
 def test_a_run_was_answered_when_its_last_answer_came_and_a_stage_ends_with_the_first() -> None:
-    events = [{"what": ANSWERED, "at": moment.isoformat()} for moment in HOURS]
+    events = [entered(ANSWERED, moment) for moment in HOURS]
     run = cast(Any, SimpleNamespace(summary=None, events=lambda *_: events))
     run.committed_at, run.dropped_at = min(HOURS), None
     counts = SimpleNamespace(**dict.fromkeys(metric_readings.FATES, 0))
@@ -37,7 +37,7 @@ def test_a_run_was_answered_when_its_last_answer_came_and_a_stage_ends_with_the_
     figures = metric_readings._figures(run, manifest, None)
 
     assert NEWEST == figures.answered_at
-    assert FIRST == metric_readings._first(events, ANSWERED)
+    assert FIRST == metric_readings._first(events)
 
 
 def test_of_all_runs_the_newest_answer_counts_and_none_of_a_run_without_one() -> None:

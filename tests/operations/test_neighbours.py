@@ -12,12 +12,6 @@ from typing import Any, cast
 import polars as pl
 import pytest
 
-from flows.book.standing import NAMES
-from flows.extensions.deliveries import acknowledged_rows, acknowledgement
-from flows.extensions.deliveries.acknowledgement import acknowledgements_to
-from flows.extensions.deliveries.due import Due, _of_dismissed
-from flows.extensions.deliveries.formats import REFUSED, Acknowledgement
-from flows.extensions.deliveries.handover import DONE, make, note
 from flows.operations import alerts, audit_contents
 from flows.operations.audit import _Purges
 from flows.operations.extract_alerts import _came_by, _is_due
@@ -29,7 +23,7 @@ from flows.runs.run_status import Refusal
 from flows.runs.store import Entry
 from flows.submissions.extract_states import ExtractState
 from schemas.manifest import ManifestChunk
-from schemas.records import Dismissal, Purged
+from schemas.records import Purged
 from tests.memory import MemoryStore
 from tests.memory_bench import memory_bench
 from tests.night import BANK, DAY, NOON, edges
@@ -43,84 +37,13 @@ NEIGHBOURS = tuple(DAY + timedelta(days=days) for days in (-1, 0, 1))
 # --------------------------------------------------------------------------------------------------
 
 
-def test_reasons_are_told_the_most_frequent_first_and_of_equal_ones_by_name() -> None:
-    names = ["reason", "source", "wrong", "expected", "action"]
-    rows = [(code, None, "is empty", "a city", "fix") for code in "cbbad"]
-    frame = pl.DataFrame(rows, dict.fromkeys(names, pl.String), orient="row")
-
-    totals = acknowledged_rows.reason_totals([frame.with_columns(status=pl.lit(REFUSED))])
-
-    assert [("b", 2), ("a", 1), ("c", 1), ("d", 1)] == [(each.reason, each.rows) for each in totals]
-
-
-@pytest.mark.parametrize("order", [1, -1])
-def test_of_two_cards_that_look_the_same_the_worse_one_is_told(order: int) -> None:
-    states = NAMES.categories[[0, -1]].to_list()[::order]
-    twins = {"holder": "a", "last_4": "1111", "standing": states, "until": None}
-
-    told = acknowledged_rows._by_look(pl.DataFrame(twins))
-
-    assert [NAMES.categories[0]] == told["standing"].to_list()
-
-
-def test_the_newest_receipt_is_taken_and_its_first_reason_stays() -> None:
-    bench = memory_bench(acknowledgement={})
-    line = acknowledgements_to(BANK)
-    facts: dict[str, Any] = {"run": "", "extract": "x", "sha256": "", "status": "PEND", "rows": {}}
-    for number in (1, 2, 3):
-        files = {"x.json": f"{number}" * 64}
-        folder = f"00000{number}-00000000/"
-        record = Acknowledgement(at=NOON, by="anna", files=files, folder=folder, **facts)
-        values: Any = {
-            "line": line,
-            "number": number,
-            "record": record,
-            "subject": "x",
-            "says": None,
-        }
-        enter(bench.adapters, BANK, "made", partial(make, **values))
-        note(bench.adapters, line, number, DONE)
-        receipt = files["x.json"].replace("3", "4").encode()
-        bench.store.create(f"{BANK}/acknowledgements/{folder}received", receipt)
-
-    numbers = [acknowledgement.take_receipts(bench.context)]
-    reasons = [acknowledgement.confirm(bench.context, 2, "another").reason]
-
-    assert ([2], ["receipt of the issuer"]) == (numbers, reasons)
-
-
-def test_the_issuer_is_not_told_of_what_was_known_before_a_moment(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    due = Due("run-1", "says", lambda: cast(Any, None), NOON)
-    monkeypatch.setattr(acknowledgement, "still_open", lambda *_: [due])
-
-    late = [acknowledgement.not_told(memory_bench().context, moment) for moment in MOMENTS]
-
-    assert [[], [], ["run-1"]] == late
-
-
-def test_an_extract_is_dismissed_since_it_was_last() -> None:
-    records = [
-        Dismissal(at=moment, by="anna", reason="wrong", what="dismissed", key="x.csv", size=1)
-        for moment in MOMENTS
-    ]
-    entry = Entry("bank/extracts/x.csv", 1, NOON, "v1")
-    extract = ExtractState(entry.key, "dismissed", "1", entry=entry, dismissals=tuple(records))
-
-    due = _of_dismissed(memory_bench().context, extract)
-
-    assert due is not None
-    assert MOMENTS[-1] == due.since
-
-
 # Alerts
 # --------------------------------------------------------------------------------------------------
 
 
 def test_a_refusal_is_over_with_an_extract_that_was_dropped_after_it() -> None:
     plan = SimpleNamespace(selection=None)
-    refusal = Refusal("GateError", "no", NOON.isoformat(), NOON.isoformat())
+    refusal = Refusal("GateError", "no", NOON, NOON)
     run = cast(Any, SimpleNamespace(id="run-1", refusal=refusal, plan=plan))
     context = memory_bench().context
 

@@ -12,14 +12,7 @@ from typing import Any, cast
 import polars as pl
 import pytest
 
-from flows.extensions.deliveries import reaching as delivery_handover
-from flows.extensions.deliveries.delivered import HandoverTrouble, delivery_folder, line_of
 from flows.extensions.deliveries.due import _last_event
-from flows.extensions.deliveries.formats import Delivery
-from flows.extensions.deliveries.handover import DONE, Handed, make, note
-from flows.extensions.deliveries.reaching import FIRST_WAIT, LONGEST_WAIT
-from flows.extensions.deliveries.receivers import confirm
-from flows.extensions.deliveries.webhook import Answer
 from flows.operations import (
     break_decisions,
     giving_up,
@@ -34,14 +27,14 @@ from flows.reports.reconciled import Findings
 from flows.runs import ledger_rewriting
 from flows.runs.chunks import OutboxChunk
 from flows.runs.events import ANSWERED
-from flows.runs.journal import enter
 from flows.runs.store import Entry
 from flows.runs.stored_run import StoredRun
 from schemas.manifest import LedgerPart, ManifestChunk
 from schemas.records import Attribution, RewrittenPart
 from tests.memory import MemoryStore
-from tests.memory_bench import MemoryBench, memory_bench
+from tests.memory_bench import memory_bench
 from tests.night import BANK, DAY, NOON
+from tests.planted import entered
 
 SECOND = timedelta(seconds=1)
 MOMENTS = (NOON - SECOND, NOON, NOON + SECOND)
@@ -82,19 +75,16 @@ def test_a_report_is_stale_once_it_is_behind_and_where_it_lists_not_all_breaks()
 
 
 def test_a_summary_is_of_the_last_answer_and_of_the_last_thing_known_of_a_run() -> None:
-    answers = [{"at": entry.modified.isoformat(), "results": ["a"]} for entry in ENTRIES]
+    answers = [entered(ANSWERED, entry.modified, results=["a"]) for entry in ENTRIES]
     counts = SimpleNamespace(read=1, submitted=1, rejected=0)
     manifest = SimpleNamespace(selection=None, counts=counts, chunks=(), run="r1")
     events = {"committed": [], ANSWERED: answers}
-    run = cast(
-        Any, SimpleNamespace(id="r1", manifest=manifest, event_entries=ENTRIES, summary=None)
-    )
+    run = cast(Any, SimpleNamespace(id="r1", manifest=manifest, history=answers, summary=None))
     run.events = events.__getitem__
-    run.record = SimpleNamespace(committed_at=NOON)
     run.committed_at = NOON + SECOND
 
     [answered] = summaries._answers(run)
-    [ended] = summaries._end_of(run, "")
+    [ended] = summaries._end_of(run, None)
 
     assert NOON + SECOND == answered.since == ended.since == _last_event(run)
 
@@ -108,7 +98,7 @@ def test_the_links_of_a_committed_run_keep_its_ledger_until_the_last_of_them_end
     run = SimpleNamespace(
         outbox=[],
         keys=keys,
-        events=list,
+        history=[],
         summary=summary,
         closed_breaks=(),
         outcomes=SimpleNamespace(state={}),
@@ -169,66 +159,6 @@ def test_of_many_rows_that_come_out_otherwise_the_first_are_named() -> None:
 # --------------------------------------------------------------------------------------------------
 
 
-def delivered(bench: MemoryBench, receiver: str = "core", **columns: Any) -> Handed[Delivery]:
-    """Make a delivery that is complete; `columns`: what else its row has."""
-    line = line_of(BANK, receiver)
-    counts = dict.fromkeys(("after", "new", "replaced", "withdrawn", "living"), 0)
-    files = {"links.csv": "1", "links.json": "2"}
-    record = Delivery(at=NOON - timedelta(hours=24), by="anna", files=files, **counts)
-    values = {"tries": 0, **columns}
-    enter(bench.adapters, BANK, "made", lambda act: make(act, line, 1, record, **values))
-    return note(bench.adapters, line, 1, DONE)
-
-
-def test_a_receiver_is_tried_again_from_the_moment_on_that_was_noted() -> None:
-    trouble = HandoverTrouble(1, "away", NOON, NOON, not_before=NOON)
-    problems = []
-    for moment in MOMENTS:
-        bench = receiving(moment)
-        delivered(bench, **trouble._asdict())
-        problems.append(delivery_handover.hand_over(bench.context, "core", at_once=False))
-
-    assert ["away", "", ""] == problems
-
-
-def test_a_receipt_is_late_from_the_end_of_its_hours_on() -> None:
-    late = []
-    for moment in MOMENTS:
-        bench = receiving(moment)
-        delivered(bench)
-        late.append(len([*delivery_handover.late_receipts(bench.context)]))
-
-    assert [0, 1, 1] == late
-
-
-def receiving(now: datetime) -> MemoryBench:
-    """Return a bench with a receiver that has a day to confirm."""
-    receiver = {"receipt_within_hours": 24, "webhook": "https://core.example/links"}
-    return memory_bench(lambda: now, deliveries={"core": receiver})
-
-
-@pytest.mark.parametrize(("stored", "is_complete"), [("links.csv", False), ("links.json", True)])
-def test_a_delivery_is_handed_over_while_the_last_of_its_files_is_there(
-    monkeypatch: pytest.MonkeyPatch, stored: str, is_complete: bool
-) -> None:
-    bench = memory_bench(deliveries={"default": {"prefect_event": True}})
-    delivery = delivered(bench, "default")
-    bench.store.create(delivery_folder(BANK, 1) + stored, b"x")
-    posted = Answer(is_taken=False, problem="posted")
-    monkeypatch.setattr(delivery_handover, "_notice", lambda *_: b"")
-    monkeypatch.setattr(delivery_handover, "_announced", lambda *_: posted)
-
-    assert is_complete == (delivery_handover._attempt(bench.context, "default", delivery) is posted)
-
-
-def test_of_the_confirmations_of_a_delivery_the_first_stays() -> None:
-    bench = memory_bench()
-    delivered(bench, "default")
-
-    assert "they have it" == confirm(bench.context, 1, "they have it").reason
-    assert "they have it" == confirm(bench.context, 1, "they said it again").reason
-
-
 def test_a_card_that_is_given_up_stands_as_its_newest_issue(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -280,28 +210,6 @@ def test_a_chunk_without_any_result_can_be_given_up_from_a_day_on(
         return True
 
     assert [False, True, True] == list(map(may_be_given_up, MOMENTS))
-
-
-@pytest.mark.parametrize(
-    ("tries", "wait"),
-    [
-        (0, FIRST_WAIT),
-        (1, 2 * FIRST_WAIT),
-        (2, 4 * FIRST_WAIT),
-        (7, LONGEST_WAIT),
-        (5_000_000_000, LONGEST_WAIT),
-    ],
-)
-def test_a_receiver_is_tried_again_after_waits_that_double_up_to_the_longest(
-    tries: int, wait: timedelta
-) -> None:
-    bench = memory_bench()
-    earlier = HandoverTrouble(tries, "away", NOON, NOON, NOON)
-    delivery = delivered(bench, "bank", **(earlier._asdict() if tries else {}))
-
-    kept = delivery_handover._failed(NOON, Answer(is_taken=False, problem="away"), delivery)
-
-    assert NOON + wait == kept["not_before"]
 
 
 def test_the_cards_of_runs_before_a_day_are_given_up_and_not_those_of_the_day() -> None:

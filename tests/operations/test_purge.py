@@ -7,8 +7,6 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
 
 import polars as pl
 import pytest
@@ -28,7 +26,6 @@ from flows.operations.alert_history import watch
 from flows.operations.history import history
 from flows.operations.metrics import write_metrics
 from flows.operations.purge import (
-    DEAD,
     _links_of_no_run,
     plan_purge,
     purge,
@@ -102,7 +99,7 @@ def test_after_the_ledger_only_what_proves_the_run_is_left_and_no_source_is_touc
         for key in after
         if key.startswith("bank/runs/")
     }
-    assert left == {"events"}
+    assert set() == left
     same = [key for key in after if key in before and not key.startswith("bank/book/")]
     assert {key: after[key] for key in same} == {key: before[key] for key in same}
     assert all(key in after for key in before if key.startswith(SOURCES))
@@ -177,12 +174,10 @@ def test_a_purge_killed_after_its_record_is_finished_by_the_next_one(
 
 
 def _left(bench: Bench) -> set[str]:
-    """Return what is left of the runs and of their purges, without the moments in the names of
-    events.
-    """
+    """Return what is left of the runs and of their purges."""
     there = [key for key in bench.snapshot() if key.startswith("bank/runs/")]
     records = {f"{one.run} {one.part}" for one in purges(bench.adapters, BANK)}
-    return {key.partition("/events/")[0] for key in there} | records
+    return {*there} | records
 
 
 def test_a_run_that_was_never_committed_is_abandoned_and_goes_after_the_ledgers_term(
@@ -216,8 +211,6 @@ def test_an_abandoned_run_goes_with_the_chunks_term(tmp_path: Path) -> None:
 def test_what_dead_processes_left_goes_and_what_is_young_stays(tmp_path: Path) -> None:
     bench, run = answered(tmp_path)
     half = f"bank/runs/{run}/report/.tmp-0123456789abcdef"
-    exchanged = f"bank/runs/{run}/exchanged/0123456789abcdef-0001-keys.parquet"
-    bench.store.create(exchanged, b"x")
     (tmp_path / "store" / half).write_bytes(b"half")
     (tmp_path / "store" / "bank" / "extracts" / ".tmp-of-the-issuer").write_bytes(
         b"half an extract"
@@ -226,14 +219,10 @@ def test_what_dead_processes_left_goes_and_what_is_young_stays(tmp_path: Path) -
     young = purge(later(bench, 0).context, cleaner(bench))
     due = purge(later(bench, 2).context, cleaner(bench))
 
-    assert ((), ()) == (young.temporary, young.leftovers)
-    assert ([exchanged], [half]) == (
-        [one.key for one in due.temporary],
-        [one.key for one in due.leftovers],
-    )
+    assert () == young.leftovers
+    assert [half] == [entry.key for entry in due.leftovers]
     assert not (tmp_path / "store" / half).exists()
     assert (tmp_path / "store" / "bank" / "extracts" / ".tmp-of-the-issuer").exists()
-    assert exchanged not in bench.snapshot()
 
 
 def test_a_purged_run_is_told_as_one_by_every_command_and_alarms_nobody(tmp_path: Path) -> None:
@@ -287,7 +276,7 @@ def test_delivered_links_go_with_the_ledgers_term_and_the_deliveries_stay(tmp_pa
     changes = pl.DataFrame([changed], CHANGED)
 
     def work(act: Act) -> None:
-        assert make(act, line_of("bank", "default"), 1, record, tries=0)
+        make(act, line_of("bank", "default"), 1, record, tries=0)
         write_changes(act.connection, "bank", DeliveryId("default", 1), changes)
 
     def delivered() -> list[tuple[bool, int]]:
@@ -313,7 +302,7 @@ def test_delivered_links_go_with_the_ledgers_term_and_the_deliveries_stay(tmp_pa
     ("kind", "key"),
     [
         ("deliveries", "bank/deliveries/000001/links.csv"),
-        ("acknowledgements", "bank/acknowledgements/000001-01234567/rows.csv"),
+        ("acknowledgements", "bank/acknowledgements/000001/rows.csv"),
     ],
 )
 def test_links_of_no_run_go_from_the_moment_on_to_which_their_term_runs(
@@ -340,21 +329,6 @@ def test_a_purge_of_links_of_no_run_says_until_when_it_took_them() -> None:
     [lot] = _links_of_no_run(bench.context)
 
     assert DROPPED + timedelta(days=3) == lot.record.since
-
-
-def test_what_a_dead_process_left_is_listed_once_it_is_older_than_a_day() -> None:
-    cleaner = cast(Any, SimpleNamespace(hides=lambda: None, leftovers=lambda *_: []))
-
-    def listed(late: int) -> list[str]:
-        bench = memory_bench(lambda: DROPPED + DEAD + timedelta(microseconds=late))
-        folder = f"{keys_of(bench.submit(bench.drop(1)).manifest.run).base}exchanged/"
-        bench.store.create(f"{folder}0123456789abcdef-0001-keys.parquet", b"")
-        return [
-            entry.key.rpartition("/")[2] for entry in plan_purge(bench.context, cleaner).temporary
-        ]
-
-    left = "0123456789abcdef-0001-keys.parquet"
-    assert [[], [], [left]] == [listed(late) for late in (-1, 0, 1)]
 
 
 def test_links_asked_for_from_no_run_go_with_the_ledgers_term_unless_nobody_knows_what_came_of_them(

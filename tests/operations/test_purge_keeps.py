@@ -220,8 +220,8 @@ def test_a_run_that_was_taken_up_again_just_now_stays(tmp_path: Path) -> None:
 def test_one_run_that_cannot_be_read_keeps_no_other(tmp_path: Path) -> None:
     bench, run = answered(tmp_path)
     damaged = plant_committed(bench.adapters, date(2025, 1, 1), "00000000")
-    event = f"{keys_of(damaged).events}20250101T120000000000-held-01234567.json"
-    bench.store.create(event, b"{")
+    summary = keys_of(damaged).report("summary.json")
+    bench.store.create(summary, b"{")
     bench.store.create(
         "bank/runs/bank-20250101-00000000/chunks/bank-20250101-00000000-00001.csv.pgp", b"x"
     )
@@ -229,7 +229,7 @@ def test_one_run_that_cannot_be_read_keeps_no_other(tmp_path: Path) -> None:
     due = purge(later(bench, YEAR).context, cleaner(bench))
 
     assert [run, run] == [lot.record.run for lot in due.lots]
-    assert {f"unreadable: {event}"} == {kept.why for kept in due.kept}
+    assert {f"unreadable: {summary}"} == {kept.why for kept in due.kept}
 
 
 def test_what_is_not_ours_is_named_and_left(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from schemas.manifest import ManifestChunk
 from schemas.records import PARTS, Part
 from schemas.settings import Retention
 from tests.memory_bench import memory_bench
+from tests.planted import entered
 
 RUN = RunKeys(RunId("bank", date(2026, 11, 20), "3f9c21aa"))
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -101,7 +102,7 @@ def test_a_run_without_an_answer_counts_from_its_first_chunk_or_without_any_from
         OutboxChunk(str(RUN.run), sealed, "cancelled", NOON, NOON + timedelta(days=days))
         for days in clocks
     ]
-    run = SimpleNamespace(outbox=chunks, keys=RUN, events=list, summary=None, committed_at=NOON)
+    run = SimpleNamespace(outbox=chunks, keys=RUN, history=[], summary=None, committed_at=NOON)
 
     state = _committed_state(cast(StoredRun, run), [])
 
@@ -159,8 +160,6 @@ def test_what_the_business_date_keeps_its_last_answer_keeps_too(
         ("report/links/part-00001.parquet", "ledger"),
         ("report/links.csv.bak", None),
         ("exchanged/notes.parquet", None),
-        ("exchanged/0123456789abcdef-0001-keys.parquet", "left"),
-        ("events/20261120T120000000000-committed-01234567.json", "kept"),
         ("manifest.json.old", None),
     ],
 )
@@ -169,16 +168,9 @@ def test_an_object_is_known_by_its_whole_name(name: str, part: str | None) -> No
 
 
 def test_a_result_that_is_looked_at_again_and_again_counts_from_when_it_came() -> None:
-    looks = [
-        {"what": "answered", "at": (NOON + timedelta(days=day)).isoformat(), "digests": ["a"]}
-        for day in (1, 2, 3)
-    ]
-    other = {
-        "what": "answered",
-        "at": (NOON + timedelta(days=2)).isoformat(),
-        "digests": ["a", "b"],
-    }
-    told = {"what": "overdue", "at": (NOON + timedelta(days=9)).isoformat()}
+    looks = [entered("answered", NOON + timedelta(days=day), digests=["a"]) for day in (1, 2, 3)]
+    other = entered("answered", NOON + timedelta(days=2), digests=["a", "b"])
+    told = entered("overdue", NOON + timedelta(days=9))
 
     assert NOON + timedelta(days=2) == last_answer(NOON, [*looks, other, told])
     assert NOON == last_answer(NOON, [told])

@@ -26,7 +26,7 @@ from flows.extensions.deliveries.reaching import hand_over
 from flows.extensions.deliveries.settings import receivers_in
 from flows.extensions.simulator.extract import write_sample
 from flows.operations.alert_history import open_alerts, record_notified, watch
-from flows.operations.alert_kinds import KINDS
+from flows.operations.alert_kinds import alert_kinds
 from flows.operations.alerts import Failure, current_alerts
 from flows.operations.break_decisions import close_break
 from flows.operations.metrics import write_metrics
@@ -306,7 +306,7 @@ STORIES: dict[str, Callable[[Path], Shown]] = {
 }
 
 
-@pytest.mark.parametrize("kind", quick(12, list(KINDS)))
+@pytest.mark.parametrize("kind", quick(12, list(alert_kinds())))
 def test_an_alert_of_each_kind_is_told_once_when_its_cause_comes_and_once_when_it_is_gone(
     tmp_path: Path, kind: str
 ) -> None:

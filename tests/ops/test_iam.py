@@ -45,6 +45,7 @@ from flows.runs.keys import (
     ALL_ISSUERS,
     corrections,
     extracts,
+    journal,
     keys_of,
     metrics,
     programme,
@@ -52,6 +53,7 @@ from flows.runs.keys import (
     runs,
 )
 from flows.runs.store import StoreDeniedError, VerdictAwaitedError, ensure_usable
+from flows.runs.stored_journal import flush_journal
 from schemas.portal import CITY
 from schemas.settings import StoreSettings
 from tests import servers
@@ -209,6 +211,7 @@ def whole(place: Place) -> Whole:
     report_programme(bench, programme(BANK))
     watch(bench.context)
     write_metrics(bench.context)
+    flush_journal(bench.adapters, BANK)
     ensure_usable(bench.store, f"{metrics(BANK)}check")
     return Whole(bench, run, place.used())
 
@@ -225,9 +228,9 @@ def test_what_is_written_once_cannot_be_written_over_by_the_pipeline_or_by_the_o
     place: Place, whole: Whole
 ) -> None:
     keys, store = keys_of(whole.run), whole.bench.store
-    event = next(store.keys(keys.events)).key
+    segment = next(store.keys(journal(BANK))).key
 
-    for key in (event, keys.ledger + PART, keys.chunks + keys.chunk_name(1)):
+    for key in (segment, keys.ledger + PART, keys.chunks + keys.chunk_name(1)):
         for one in (store, place.owner.store):
             with pytest.raises(StoreDeniedError):
                 one.replace(key, [b"other"])
@@ -262,7 +265,7 @@ def test_nothing_beyond_the_issuers_own_folder_can_be_listed_read_or_written(
         results(BANK),
         transactions(BANK),
         f"{deliveries(BANK)}000001/",
-        f"{acknowledgements(BANK)}000001-0a1b2c3d/",
+        f"{acknowledgements(BANK)}000001/",
     ],
 )
 def test_what_others_drop_cannot_be_written_by_the_pipeline(whole: Whole, folder: str) -> None:
@@ -306,13 +309,12 @@ def test_a_purge_deletes_with_a_role_of_its_own_that_can_do_nothing_else(
     assert {keys_of(whole.run).chunks + keys_of(whole.run).chunk_name(1)} <= gone
     assert gone == {entry.key for lot in due.lots for entry in lot.entries}
     assert used == granted(PURGE)
-    kept = keys_of(whole.run)
-    event = next(place.owner.store.keys(kept.events)).key
-    for key in (f"{extracts(BANK)}x", f"{results(BANK)}x", event):
+    segment = next(place.owner.store.keys(journal(BANK))).key
+    for key in (f"{extracts(BANK)}x", f"{results(BANK)}x", segment):
         with pytest.raises(StoreDeniedError):
             purger.store.delete(key)  # type: ignore[attr-defined]
     with pytest.raises(StoreDeniedError):
-        purger.store.open(event)
+        purger.store.open(segment)
 
 
 @pytest.mark.slow
@@ -453,7 +455,7 @@ def test_whoever_works_at_the_portal_fetches_chunks_and_drops_results_and_no_mor
     assert place.used() & granted(DROP) == granted(DROP)
     for key in (
         f"{extracts(BANK)}x",
-        keys.events + "x.json",
+        f"{journal(BANK)}x.json",
         keys.ledger + "x",
     ):
         with pytest.raises(StoreDeniedError):

@@ -13,7 +13,6 @@ from typing import Any, cast
 import polars as pl
 import pytest
 
-from flows.extensions.deliveries import matters
 from flows.reports import (
     across,
     link_forms,
@@ -39,12 +38,12 @@ from flows.reports.open_items import (
 )
 from flows.reports.tally import KINDS, SHAPES
 from flows.reports.work import Line, Work
-from flows.runs.chunks import OutboxChunk, outbox_chunks
+from flows.runs.chunks import OutboxChunk
 from flows.runs.keys import RunId
 from flows.runs.store import Entry
 from schemas.breaks import LAST4_MISMATCH, LINK_FORM, break_of
 from schemas.manifest import ManifestChunk
-from tests.facts import NOW, RUN, SENT, facts, manifest, total
+from tests.facts import NOW, facts, manifest, total, waiting
 from tests.memory_bench import memory_bench
 from tests.night import DAY, NOON, issuer
 
@@ -267,19 +266,6 @@ def test_missed_days_are_from_the_first_to_the_last(monkeypatch: pytest.MonkeyPa
     assert [(days[0], days[-1])] * 3 == ends
 
 
-@pytest.mark.parametrize(("last", "named"), [(7, "000007"), (8, "000007, the newest is 000008")])
-def test_a_late_receipt_names_the_newest_where_that_is_another(
-    monkeypatch: pytest.MonkeyPatch, last: int, named: str
-) -> None:
-    record = SimpleNamespace(at=NOON, run="r1", rows={})
-    monkeypatch.setattr(matters, "first_unconfirmed", lambda *_: (7, last, record))
-    wanted = issuer(acknowledgement={"receipt_within_hours": 24})
-
-    [told] = matters._late_receipts(memory_bench().adapters, wanted, NOON)
-
-    assert named == dict(told.fields)["name"]
-
-
 @pytest.mark.parametrize(
     ("sealed_to", "kind"),
     [("A", kinds.TO_UPLOAD), ("AB", kinds.TO_UPLOAD), ("ABC", kinds.OTHER_KEY)],
@@ -323,7 +309,7 @@ def test_a_row_without_a_reason_has_no_line() -> None:
 
 def test_a_break_of_no_day_is_open_since_the_first_chunk_was_committed() -> None:
     run = manifest(2)
-    items = outbox_chunks(RUN, run.chunks, SENT, [])
+    items = waiting(run)
     clocks = [NOW - timedelta(days=days) for days in (3, 9)]
     several = [item._replace(clock=clock) for item, clock in zip(items, clocks, strict=True)]
     broken = total(2, breaks=frozenset({break_of(LINK_FORM, 1, "elsewhere")}))

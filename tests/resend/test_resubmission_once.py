@@ -39,7 +39,6 @@ from tests.storms import FailingDatabase, FailingStore
 
 BOUNDARIES = (
     "/selection.parquet",
-    "/events/resubmitted",
     "/chunks/",
     "planned",
     "committed",

@@ -26,7 +26,6 @@ from flows.results.problems import _words_of, describe
 from flows.results.read import _why_no_result, read_cells
 from flows.results.row_states import _LAST, REFUSED, _last
 from flows.results.sent_rows import named_in, number_sent_rows
-from flows.runs.outcomes import Attributed
 from schemas import breaks
 from schemas.ledger import AWAITING, ERROR, LINKED
 from tests.results.outcomes import RUN, sent_rows
@@ -101,14 +100,11 @@ def test_a_file_of_several_purged_runs_names_the_first() -> None:
     assert f"run {min(runs)} is purged" == intake.IngestedFile._why_lost(file, runs)
 
 
-def test_rows_of_no_run_are_those_of_the_first_run_and_lost_as_the_first_break_says() -> None:
+def test_rows_of_no_run_are_lost_as_the_first_break_says() -> None:
     rows = pl.DataFrame(
         {"run": ["r1", "r2", None], "row": [1, None, None], "trouble": [None, "B", "A"]}
     )
 
-    file = Attributed("", "", None, (), rows, None)
-
-    assert [2, 1] == [intake._height(file, run) for run in ("r1", "r2")]
     assert "A" == intake._lost_as(rows)
 
 

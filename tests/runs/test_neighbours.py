@@ -5,8 +5,7 @@ by the functions that hold them and a few values in memory.
 from __future__ import annotations
 
 from contextlib import nullcontext
-from datetime import timedelta
-from functools import partial
+from datetime import UTC, datetime, timedelta
 from threading import Barrier
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,15 +13,11 @@ from typing import Any, cast
 import polars as pl
 import pytest
 
-from flows.extensions.deliveries import acknowledgement as told
-from flows.extensions.deliveries.delivered import DeliveryId, delivered_links_key, delivery_folder
-from flows.extensions.deliveries.formats import Acknowledgement
-from flows.extensions.deliveries.handover import DONE, confirm_handed, make, note
 from flows.runs import erased, errors, single_links, stored_runs
 from flows.runs.chunks import chunks_as_sealed
 from flows.runs.closings import add_closing, closed_breaks
 from flows.runs.erased import is_erased, is_interrupted
-from flows.runs.identity import canonical
+from flows.runs.events import REFUSED, record_event
 from flows.runs.journal import enter
 from flows.runs.keys import LONGEST_PART, RunId, RunKeys, checked
 from flows.runs.notices import EXPIRED, LONGEST_PAUSE, PAUSE, _History
@@ -39,7 +34,6 @@ from schemas.ledger import LINKED
 from schemas.reasons import ERASED
 from schemas.records import Closing
 from tests.memory import MemoryStore
-from tests.memory_bench import memory_bench
 from tests.night import BANK, DAY, NOON, edges
 
 SECOND = timedelta(seconds=1)
@@ -209,17 +203,6 @@ def test_a_record_is_of_an_erased_cardholder_where_its_last_reason_says_so() -> 
     assert [True, False, False] == rows.select(is_erased()).to_series().to_list()
 
 
-def test_of_the_links_of_a_delivery_that_were_written_anew_the_last_count() -> None:
-    store = MemoryStore()
-    folder = delivery_folder(BANK, 1, "bank")
-    for number in (2, 10, 9):
-        store.create(f"{folder}links-erased-{number}.parquet", b"x")
-
-    key = delivered_links_key(store, BANK, DeliveryId("bank", 1))
-
-    assert f"{folder}links-erased-10.parquet" == key
-
-
 def test_of_the_single_links_of_a_row_the_last_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     links = pl.DataFrame(
         {name: [f"{name}1", f"{name}2"] for name in (*LINK, "arrived")}
@@ -230,22 +213,22 @@ def test_of_the_single_links_of_a_row_the_last_counts(monkeypatch: pytest.Monkey
 
 
 def test_of_several_refusals_of_a_run_the_last_says_why_and_the_first_since_when() -> None:
-    store = MemoryStore()
+    outside = edges(MemoryStore())
     keys = RunKeys(RunId(BANK, DAY, "0123abcd"))
-    for day in (10, 11, 12):
-        event = {"what": "refused", "at": f"2026-11-{day}", "why": f"w{day}", "sentence": ""}
-        name = f"202611{day}T000000000000-refused-00000000.json"
-        store.create(keys.events + name, canonical(event))
+    days = [datetime(2026, 11, day, tzinfo=UTC) for day in (10, 11, 12)]
+    moments = iter(days)
+    then = outside._replace(now=lambda: next(moments))
+    for day in days:
+        record_event(then, keys, REFUSED, why=f"w{day.day}", sentence="", under="")
 
-    run = StoredRun.by_id(edges(store), str(keys.run))
+    run = StoredRun.by_id(outside, str(keys.run))
     refusal = run.refusal
-    last = run.last_event("refused")
+    last = run.last_event(REFUSED)
 
     assert refusal is not None
     assert last is not None
-    assert ("w12", "2026-11-12") == refusal[:1] + refusal[2:3]
-    assert "2026-11-10" in refusal
-    assert "w12" == last["why"]
+    assert ("w12", days[-1], days[0]) == (refusal.error, refusal.at, refusal.first)
+    assert "w12" == last.facts["why"]
 
 
 def test_a_run_of_the_same_day_is_no_night_before() -> None:
@@ -271,33 +254,6 @@ def test_parts_are_decoded_together_up_to_so_many_rows(more: int) -> None:
 
 # Acknowledgements, the audit trail
 # --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("seconds", AROUND)
-def test_a_receipt_is_late_from_the_end_of_its_time_on(seconds: int) -> None:
-    bench = memory_bench()
-    line = told.acknowledgements_to(BANK)
-    facts: dict[str, Any] = {"run": "", "extract": "x", "sha256": "", "status": "PEND"}
-    facts |= {"rows": {}, "folder": "", "files": {}, "by": "anna", "at": NOON - timedelta(hours=1)}
-    for number in range(1, 13):
-        record = Acknowledgement(**facts)
-        values: Any = {
-            "line": line,
-            "number": number,
-            "record": record,
-            "subject": "x",
-            "says": None,
-        }
-        enter(bench.adapters, BANK, "made", partial(make, **values))
-        if number != 11:  # its process died
-            note(bench.adapters, line, number, DONE)
-    for number in (1, 10, 9):
-        confirm_handed(bench.adapters, line, number, "receipt")
-
-    now = NOON + seconds * SECOND
-    late = told.first_unconfirmed(bench.adapters, BANK, timedelta(hours=1), now)
-
-    assert (None if seconds < 0 else (12, 12, Acknowledgement(**facts))) == late
 
 
 @pytest.mark.parametrize("more", AROUND)

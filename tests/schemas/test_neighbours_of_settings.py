@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 from pydantic import ValidationError
 
-from flows.extensions.partner_api.expiry import last_day
 from flows.extensions.partner_api.jobs import ACK_KEY, CredentialRequest
 from flows.extensions.partner_api.profile import Profile
+from flows.extensions.partner_api.settings import last_day
 from schemas import record_layout, toml_problems
 from schemas.conditions import LONGEST
 from schemas.copybook import CopybookError

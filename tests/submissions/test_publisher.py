@@ -238,7 +238,7 @@ def test_a_refusal_is_told_as_itself_where_it_cannot_even_be_noted(tmp_path: Pat
     with pytest.raises(StoreFullError) as error:
         replace(bench, store=FailingStore(bench.store, full)).submit(extract)
 
-    assert "/events/" not in error.value.fields["place"]
+    assert "/chunks/" in error.value.fields["place"]
 
 
 class StoppedWhileStarting(ThreadPoolExecutor):

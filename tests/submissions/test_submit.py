@@ -237,13 +237,12 @@ def test_a_refused_run_leaves_a_reason_and_no_manifest(
     with pytest.raises(CardlinkError) as error:
         bench.submit(name)
 
-    events = [json.loads(bench.content(key)) for key in bench.snapshot() if "/events/" in key]
     assert type(error.value) is refused
     assert not [*bench.runs.committed()]
-    [event] = events
-    assert refused.__name__ == event["why"]
+    [event] = bench.stored(str(bench.runs.ids[0])).events("refused")
+    assert refused.__name__ == event.facts["why"]
     then = error.value.what_next if isinstance(error.value, ExtractError) else None
-    assert then == event.get("then")
+    assert then == event.facts.get("then")
 
 
 def test_an_opened_gate_lets_the_run_pass_and_is_recorded(tmp_path: Path) -> None:
@@ -254,11 +253,9 @@ def test_an_opened_gate_lets_the_run_pass_and_is_recorded(tmp_path: Path) -> Non
 
     manifest = bench.submit(name, opened=["reject-rate"]).manifest
 
-    events = [
-        json.loads(bench.content(key)) for key in sorted(bench.snapshot()) if "/events/" in key
-    ]
+    [event] = bench.stored(manifest.run).events("opened")
     assert manifest.counts.rejected == 6
-    assert [event["gates"] for event in events if event["what"] == "opened"] == [["reject-rate"]]
+    assert ["reject-rate"] == event.facts["gates"]
 
 
 def test_a_refused_run_has_its_rejects_listed_for_the_issuer(tmp_path: Path) -> None:

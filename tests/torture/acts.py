@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from flows.commands.context import Context
 from flows.commands.entry import Entry
-from flows.extensions.privacy.lines import ERASING
+from flows.extensions.privacy.erasure import ERASING
 from flows.registry import ENTRIES
 from flows.reports.work_kinds import UNKNOWN_SINGLES
 from flows.runs.stored_journal import flush_journal

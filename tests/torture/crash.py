@@ -24,7 +24,7 @@ T = TypeVar("T")
 BEFORE, WITHIN, AFTER = "before", "within", "after"
 _WHERE = re.compile(
     r"[^/]+/(?:runs/[^/]+/)?"
-    r"(?P<what>extracts|results|chunks|ledger|events|report/[a-z.]+|runs)?"
+    r"(?P<what>extracts|results|chunks|ledger|report/[a-z.]+|runs)?"
 )
 
 

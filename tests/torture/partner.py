@@ -39,11 +39,11 @@ class FiledPartner:
             {"id": cuid, "url": URL + cuid, "expiration_date": "2030-01-02"}
         )
 
-    def changed_link(self, link_id: str, tag: str | None) -> CardLink | None:
+    def card_link(self, link_id: str) -> CardLink:
         """Return the record of a link."""
         return CardLink.model_validate({"id": link_id, "opened_on": "2026-11-20T12:00:00Z"})
 
-    def changed_job(self, job_id: str, tag: str | None) -> JobRecord | None:
+    def job(self, job_id: str) -> JobRecord:
         """Know of no job."""
         raise NoSuchRecordError(place="the job")
 

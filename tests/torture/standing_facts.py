@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from flows.book.book import read_book
 from flows.commands.context import Context
 from flows.runs.business_date import local_day
-from flows.runs.events import kind_of
+from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.submissions.begun import LEFT, OVERTAKEN
 from flows.wiring import wire
@@ -27,8 +26,8 @@ Facts = dict[str, Any]
 # each process makes them anew, or they are derived, or about the work and not what came of it
 PASSING = re.compile(
     r"bank/(journal|identified|alerts)/"
-    r"|bank/runs/[^/]+/(chunks|events|selection|ledger)"
-    r"|/report/held|bank/acknowledgements/\d{6}-"
+    r"|bank/runs/[^/]+/(chunks|selection|ledger)"
+    r"|/report/held|bank/acknowledgements/\d{6}/"
 )
 NUMBER = re.compile(r"(?<=/)\d+(?=[./])")
 HEX = re.compile(r"[0-9a-f]{12,}")
@@ -36,7 +35,7 @@ RUN = re.compile(r"bank-\d{8}-[0-9a-f]{8}(-r\d+)?")
 TIME = re.compile(r"\d{8}T\d+")
 STANDING = ["cuid", "last_4", "standing", "reason"]
 # that a command was refused or interrupted before, and that a run was begun and left
-ON_THE_WAY = {"refused", "replaced", "taken-over"}
+ON_THE_WAY = {"refused", "replaced", "taken over"}
 
 
 def facts_of_store(folder: Path) -> Facts:
@@ -52,7 +51,7 @@ def facts_of_store(folder: Path) -> Facts:
             (item.chunk.rows, item.state) for run in runs if run.manifest for item in run.outbox
         ),
         "cards": sorted(map(str, cards.rows())),
-        "events": sorted({kind for run in runs for kind in _kinds(run.event_entries)}),
+        "events": sorted({kind for run in runs for kind in _kinds(run)}),
         "objects": Counter(_shape(entry.key) for entry in store.keys("")),
         "work": _work(folder),
         "findings": _findings(folder),
@@ -64,8 +63,8 @@ def _is_left(why: str) -> bool:
     return why in (LEFT, OVERTAKEN)
 
 
-def _kinds(entries: Any) -> Iterator[str]:
-    yield from {kind_of(entry.key) for entry in entries} - ON_THE_WAY
+def _kinds(run: StoredRun) -> set[str]:
+    return {entry.what for entry in run.history} - ON_THE_WAY
 
 
 def _shape(key: str) -> str:

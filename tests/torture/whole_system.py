@@ -38,8 +38,8 @@ from tests.torture.tally import Tally
 
 SUBMITTED = ("planned", "committed", "reported")  # acts of a submit
 INGESTED = (ANSWERED,)  # of an ingest
-SUBMITTING = ("chunks/", "ledger/", "events/", *SUBMITTED)
-INGESTING = ("results/", "events/", "links.csv", "summary.json", "report/", *INGESTED)
+SUBMITTING = ("chunks/", "ledger/", *SUBMITTED)
+INGESTING = ("results/", "links.csv", "summary.json", "report/", *INGESTED)
 
 
 def deaths(places: Sequence[str]) -> st.SearchStrategy[tuple[str, int, bool] | None]:

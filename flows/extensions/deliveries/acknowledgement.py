@@ -11,8 +11,7 @@ What is told of, and when again, is in `due.py`.
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
-from functools import partial
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -20,7 +19,6 @@ from sqlalchemy import func, select
 
 from flows.book.book import read_book
 from flows.book.people import counted_cards
-from flows.errors import TryAgainError
 from flows.extensions.deliveries import handover
 from flows.extensions.deliveries.acknowledged_rows import (
     CARDS,
@@ -40,22 +38,20 @@ from flows.extensions.deliveries.formats import (
     status_of,
 )
 from flows.extensions.deliveries.handover import (
-    DONE,
-    Handed,
-    Receipts,
+    NotReachedError,
+    begin,
+    bring,
+    complete,
     confirm_handed,
-    copy_to,
-    handed,
+    free_number,
     last_handed,
-    make,
-    note,
+    newest_receipt,
     place_lines,
-    place_of,
     read_handed,
     sealed,
     sealer_of,
 )
-from flows.extensions.deliveries.settings import acknowledging
+from flows.extensions.deliveries.settings import Destination, acknowledging
 from flows.extensions.deliveries.tables import ACKNOWLEDGEMENT
 from flows.redaction import redact
 from flows.reports.balance import Line
@@ -64,13 +60,11 @@ from flows.results.masking import mask_key
 from flows.runs.adapters import Adapters
 from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
-from flows.runs.errors import NotFoundError
 from flows.runs.frames import csv_pieces
 from flows.runs.identity import canonical, digest
-from flows.runs.journal import Act, enter
+from flows.runs.journal import Act
 from flows.runs.sealing import Sealer
-from flows.runs.store import is_stored, read_if_stored
-from flows.runs.stored_journal import flush_journal
+from flows.runs.store import read_if_stored
 from flows.runs.stored_run import StoredRun
 from flows.steps import Step
 from schemas.actions import GATE_OF
@@ -80,16 +74,6 @@ JSON = "acknowledgement.json"
 CSV = "acknowledgement.csv"
 CORRECTIONS = "corrections.csv"
 REJECTS = "rejects.csv"
-
-
-class AcknowledgedMeanwhileError(TryAgainError):
-    """Another process has just written the next acknowledgement."""
-
-    message = (
-        "Acknowledgement {number} of {issuer} was written meanwhile by another command; "
-        "this one counts for nothing."
-    )
-    next_step = "Run {same_command} again: it tells the issuer what is new after that one."
 
 
 class Told(NamedTuple):
@@ -103,15 +87,13 @@ def acknowledge(context: IssuerContext) -> list[Told]:
     """Tell the issuer of every extract about which there is something new; nothing where it wants
     none.
 
-    Raises AcknowledgedMeanwhileError, NotSealedError.
+    Raises HandedOverMeanwhileError, NotReachedError, NotSealedError.
     """
-    if acknowledging(context.issuer) is None:
+    settings = acknowledging(context.issuer)
+    if settings is None:
         return []
     issuer = context.issuer.issuer
-    last = last_handed(context.adapters, acknowledgements_to(issuer))
-    number = last.number if last else 0
-    if last is not None:
-        _go_on(context, last)
+    _bring(context, settings)
     last_told = told_last(context.adapters, issuer)
     due_now = {due.subject: due for due in still_open(context, last_told)}
     closed = last_told.keys() - due_now.keys()
@@ -119,11 +101,24 @@ def acknowledge(context: IssuerContext) -> list[Told]:
     if not news:
         return []
     cards = _cards(context)
-    with sealer_of(context, acknowledging(context.issuer)) as sealer:
-        return [
-            _tell(context, due, cards, sealer, next_number, closed)
-            for next_number, due in enumerate(news, number + 1)
-        ]
+    last = last_handed(context.adapters, acknowledgements_to(issuer))
+    number = last.number if last else 0
+    told: list[Told] = []
+    with sealer_of(context, settings) as sealer:
+        for due in news:
+            told.append(_tell(context, settings, due, cards, sealer, number, closed))
+            number = told[-1].number
+    return told
+
+
+def _bring(context: IssuerContext, settings: Destination) -> None:
+    """Bring the last one to where the issuer takes it; NotReachedError."""
+    line = acknowledgements_to(context.issuer.issuer)
+    problem = bring(context, line, settings)
+    last = last_handed(context.adapters, line)
+    if problem and last is not None and last.trouble is not None:
+        since = f"{last.trouble.failing_since:%Y-%m-%d %H:%M} UTC"
+        raise NotReachedError(whom=line.issuer, since=since, problem=problem)
 
 
 def not_told(context: IssuerContext, until: datetime) -> list[str]:
@@ -141,12 +136,8 @@ def confirm(context: IssuerContext, number: int, reason: str) -> Confirmed:
     Raises NotFoundError where there is none of that number, NoReasonError.
     """
     issuer = context.issuer.issuer
-    line = acknowledgements_to(issuer)
-    confirmed = confirm_handed(context.adapters, line, number, reason)
-    if confirmed is None:
-        step = Step("acknowledge", issuer, dry_run=True)
-        raise NotFoundError(place=issuer, what=f"acknowledgement {number}", command=step)
-    return confirmed
+    listing = Step("acknowledge", issuer, dry_run=True)
+    return confirm_handed(context, acknowledgements_to(issuer), number, reason, listing)
 
 
 def take_receipts(context: IssuerContext) -> int:
@@ -165,11 +156,7 @@ def take_receipts(context: IssuerContext) -> int:
     with context.adapters.database.snapshot() as connection:
         is_later = row.number > confirmed
         later = read_handed(connection, line, is_later, row.done_at.is_not(None))
-    number, _ = Receipts(context, settings).newest(
-        later,
-        lambda sent: (f"{acknowledgements(issuer)}{sent.record.folder}", sent.record.folder),
-        lambda sent: [sent.record.files.values()],
-    )
+    number, _ = newest_receipt(context, line, settings, later)
     if number:
         confirm(context, number, "receipt of the issuer")
     return number or confirmed
@@ -195,51 +182,52 @@ def _cards(context: IssuerContext) -> pl.DataFrame:
 
 def _tell(
     context: IssuerContext,
+    settings: Destination,
     due: Due,
     cards: pl.DataFrame,
     sealer: Sealer | None,
-    number: int,
+    after: int,
     closed: Collection[str],
 ) -> Told:
-    """Write an acknowledgement as that number; `closed`: what nothing is open about any more."""
+    """Write an acknowledgement after the one with that number; `closed`: what nothing is open about
+    any more.
+    """
+    line = acknowledgements_to(context.issuer.issuer)
+    number = free_number(context, line, after)
     source = due.identity()
     file, plain = _contents(context, due, mask_key(source.key), cards, number)
-    files = sealed(plain, sealer)
-    digests = {name: digest(content) for name, content in files.items()}
     record = Acknowledgement(
         run=file.run,
         extract=file.extract,
         sha256=source.sha256,
         status=file.status,
         rows={total.status: total.rows for total in file.totals},
-        folder=f"{number:06d}-{digest(canonical(digests))[:8]}/",
-        files=digests,
+        files={name: digest(content) for name, content in plain.items()},
+        sealed_to=settings.fingerprint,
         at=file.at,
         by=redact(context.adapters.actor),
     )
-    _make(context, due, number, record, closed)
-    folder = f"{acknowledgements(context.issuer.issuer)}{record.folder}"
-    for name, content in files.items():
-        context.adapters.store.create(folder + name, content)
-    _finish(context, number, record)
-    _copy(context, record)
-    return Told(number, record)
+    files = sealed(plain, sealer)
 
-
-def _make(
-    context: IssuerContext, due: Due, number: int, record: Acknowledgement, closed: Collection[str]
-) -> None:
-    """Make the row of an acknowledgement; AcknowledgedMeanwhileError."""
-    issuer = context.issuer.issuer
-    line = acknowledgements_to(issuer)
-
-    def work(act: Act) -> None:
+    def replace_earlier(act: Act) -> None:
         for subject in sorted({*closed, due.subject}):
             act.update(line.table, {"subject": subject}, says=None)
-        if not make(act, line, number, record, subject=due.subject, says=due.says):
-            raise AcknowledgedMeanwhileError(issuer=issuer, number=number)
 
-    enter(context.adapters, issuer, "acknowledgement made", work)
+    begin(
+        context,
+        line,
+        number,
+        record,
+        replace_earlier,
+        after=after,
+        subject=due.subject,
+        says=due.says,
+    )
+    as_files = {name: digest(content) for name, content in files.items()}
+    marker = canonical(record.model_copy(update={"files": as_files}))
+    complete(context, line, number, files, lambda: marker)
+    _bring(context, settings)
+    return Told(number, record)
 
 
 def _contents(
@@ -324,49 +312,8 @@ def _json(file: AcknowledgementHead, frames: Sequence[pl.DataFrame]) -> bytes:
     return f'{head.removesuffix("}").rstrip()},\n "rows": {rows}\n}}\n'.encode()
 
 
-def _go_on(context: IssuerContext, last: Handed[Acknowledgement]) -> None:
-    """Do what a process that died has not done with the last acknowledgement; where files of it
-    are missing, note that nothing was told by it.
-    """
-    issuer = context.issuer.issuer
-    folder = f"{acknowledgements(issuer)}{last.record.folder}"
-    if last.is_done:
-        _copy(context, last.record)
-    elif all(is_stored(context.adapters.store, folder + name) for name in last.record.files):
-        _finish(context, last.number, last.record)
-        _copy(context, last.record)
-    elif last.row["says"] is not None:
-        enter(context.adapters, issuer, "acknowledgement dropped", partial(_drop, last.number))
-
-
-def _drop(number: int, act: Act) -> None:
-    act.update(acknowledgements_to(act.issuer).table, {"number": number}, says=None)
-
-
-def _finish(context: IssuerContext, number: int, record: Acknowledgement) -> None:
-    """Write `done.json`, and that it is there."""
-    issuer = context.issuer.issuer
-    marker = f"{acknowledgements(issuer)}{record.folder}{NOTICE}"
-    context.adapters.store.create(marker, canonical(record))
-    note(context.adapters, acknowledgements_to(issuer), number, DONE)
-
-
-def _copy(context: IssuerContext, record: Acknowledgement) -> None:
-    """Copy the files to where the issuer takes them, as far as they are not there."""
-    settings = acknowledging(context.issuer)
-    place = place_of(context, settings) if settings is not None else None
-    flush_journal(context.adapters, context.issuer.issuer)
-    if place is not None:
-        folder = f"{acknowledgements(context.issuer.issuer)}{record.folder}"
-        done = {NOTICE: canonical(record)}
-        copy_to(context.adapters.store, folder, record.files, place, record.folder, done)
-
-
-NOTICE = "done.json"  # written last: whoever reads takes only folders that have it
 # a file that names rows, in the folder of an acknowledgement
-TOLD_ROWS = re.compile(
-    r"/(?P<folder>\d{6}-[0-9a-f]{8}/)[a-z]+\.(csv|json)(\.pgp)?(?<!/done\.json)$"
-)
+TOLD_ROWS = re.compile(r"/(?P<number>\d{6})/[a-z]+\.(csv|json)(\.pgp)?(?<!/done\.json)$")
 
 
 def acknowledgements(issuer: str) -> str:
@@ -376,23 +323,24 @@ def acknowledgements(issuer: str) -> str:
 
 def acknowledgements_to(issuer: str) -> handover.Line[Acknowledgement]:
     """Return the acknowledgements to an issuer."""
-    return handover.Line(issuer, ACKNOWLEDGEMENT, Acknowledgement, {})
+    folder = "acknowledgements"
+    return handover.Line(issuer, ACKNOWLEDGEMENT, Acknowledgement, {}, folder, folder)
 
 
 def told_last(adapters: Adapters, issuer: str) -> dict[str, str]:
     """Return what was told last of each run or file that is still open, by digest."""
     row_of = ACKNOWLEDGEMENT.c
     query = select(row_of.subject, row_of.says).where(
-        row_of.issuer == issuer, row_of.says.is_not(None)
+        row_of.issuer == issuer, row_of.says.is_not(None), row_of.done_at.is_not(None)
     )
     with adapters.database.snapshot() as connection:
         return {row[0]: row[1] for row in connection.execute(query)}
 
 
-def runs_by_folder(adapters: Adapters, issuer: str) -> dict[str, str]:
-    """Return the run of which each acknowledgement told, "" for none, by its folder."""
+def runs_by_number(adapters: Adapters, issuer: str) -> dict[int, str]:
+    """Return the run of which each acknowledgement told, "" for none."""
     row_of = ACKNOWLEDGEMENT.c
-    query = select(row_of.folder, row_of.run).where(row_of.issuer == issuer)
+    query = select(row_of.number, row_of.run).where(row_of.issuer == issuer)
     with adapters.database.snapshot() as connection:
         return {row[0]: row[1] for row in connection.execute(query)}
 
@@ -413,33 +361,6 @@ def last_confirmed(adapters: Adapters, issuer: str) -> int:
     query = select(func.max(row.number)).where(row.issuer == issuer, row.confirmed_at.is_not(None))
     with adapters.database.snapshot() as connection:
         return connection.execute(query).scalar() or 0
-
-
-def first_unconfirmed(
-    adapters: Adapters, issuer: str, within: timedelta, now: datetime
-) -> tuple[int, int, Acknowledgement] | None:
-    """Return the first acknowledgement whose receipt is late: its number, that of the last one, and
-    its record; None where none is late.
-    """
-    row = ACKNOWLEDGEMENT.c
-    later = (row.number > last_confirmed(adapters, issuer), row.done_at.is_not(None))
-    ends = select(func.min(row.number), func.max(row.number)).where(row.issuer == issuer, *later)
-    with adapters.database.snapshot() as connection:
-        first, last = connection.execute(ends).one()
-    late = handed(adapters, acknowledgements_to(issuer), first) if first else None
-    if late is None or now < late.record.at + within:
-        return None
-    return first, last, late.record
-
-
-def half_told(adapters: Adapters, issuer: str) -> Handed[Acknowledgement] | None:
-    """Return the last acknowledgement where it is not complete, so that nobody takes it, and what
-    it tells was not told again.
-    """
-    last = last_handed(adapters, acknowledgements_to(issuer))
-    if last is None or last.is_done or last.row["says"] is None:
-        return None
-    return last
 
 
 def balance_lines(context: IssuerContext, run: StoredRun) -> Iterator[Line]:

@@ -4,7 +4,8 @@ extracts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Annotated, Any, Literal
 
 from flows.commands import on_first_use
@@ -22,7 +23,6 @@ with on_first_use():
         acknowledgement,
         delivered,
         delivery,
-        formats,
         handover,
         reaching,
         receivers,
@@ -96,18 +96,19 @@ def with_deliveries(context: contexts.IssuerContext, result: Result) -> Result:
         outcomes = reaching.deliver_after_ingest(context)
     except CardlinkError as error:
         failed = Sentence("links were not delivered: {error}", error=error.text)
-        facts = {**result.facts, "not_delivered": str(error.text)}
-        return result._replace(facts=facts, shown=[*result.shown, failed])
+        return _beside(result, "not_delivered", str(error.text), [failed])
     news = [
         each for each in outcomes if each.problem or each.delivered.fresh or each.delivered.waiting
     ]
-    if not news:
-        return result
-    shown: list[Part] = [*result.shown]
-    for outcome in news:
-        shown += _lines(context, outcome, dry_run=False)
-    facts = {**result.facts, "deliveries": [_facts(outcome) for outcome in news]}
-    return result._replace(facts=facts, shown=shown)
+    lines = [_lines(context, outcome, dry_run=False) for outcome in news]
+    facts = [_facts(outcome) for outcome in news]
+    return _beside(result, "deliveries", facts, chain.from_iterable(lines)) if news else result
+
+
+def _beside(result: Result, name: str, facts: object, lines: Iterable[Part]) -> Result:
+    """Return the result of a command, with what was done because of it."""
+    shown = [*result.shown, *lines]
+    return result._replace(facts={**result.facts, name: facts}, shown=shown)
 
 
 def _confirm(
@@ -217,11 +218,17 @@ def _lines(
     name = _name(context.issuer.issuer, outcome.receiver)
     done = outcome.delivered
     would_be = dry_run and (done.fresh or done.finished)
-    if done.record is not None:
+    record = done.record
+    if record is not None:
         state = _state(done, would_be=would_be)
         if _is_confirmed(context, outcome):
             state = "taken, which confirms it"
-        yield _marked(_counts(name, done.number, done.record, state), dry_run)
+        counts = (
+            f"{name}: delivery {done.number} {state}: {record.new:,} new, "
+            f"{record.replaced:,} replaced, {record.withdrawn:,} withdrawn; "
+            f"{record.living:,} living links"
+        )
+        yield _marked(counts, dry_run)
     elif outcome.error is None and not done.waiting:
         yield f"{name}: {NOTHING_NEW}"
     if done.waiting:
@@ -233,8 +240,11 @@ def _lines(
         yield Sentence(template, withdraw=_withdrawing(context, outcome))
     for key in done.doubts:
         yield f"{key} names other bytes than were delivered: not confirmed"
-    if done.record is not None and not would_be:
-        yield Place(f"files: {_place(context, outcome.receiver, done.number, done.record)}")
+    if record is not None and not would_be:
+        line = delivered.line_of(context.issuer.issuer, outcome.receiver)
+        table = settings.settings_of(context.issuer, outcome.receiver)
+        place = _folder(context, line, table, done.number)
+        yield Place(f"files: {place} ({' '.join(record.names)})")
     if outcome.problem:
         yield f"{name}: not handed over yet, and tried again by itself: {outcome.problem}"
 
@@ -248,25 +258,16 @@ def _state(done: delivery.Delivered, *, would_be: bool) -> str:
     return "not confirmed yet, nothing new since"
 
 
-def _counts(name: str, number: int, record: formats.Delivery, state: str) -> str:
-    return (
-        f"{name}: delivery {number} {state}: {record.new:,} new, "
-        f"{record.replaced:,} replaced, {record.withdrawn:,} withdrawn; "
-        f"{record.living:,} living links"
-    )
-
-
-def _place(
-    context: contexts.IssuerContext, receiver: str, number: int, record: formats.Delivery
+def _folder(
+    context: contexts.IssuerContext,
+    line: handover.Line[Any],
+    table: settings.Destination | None,
+    number: int,
 ) -> str:
-    """Return where the files are, and their names."""
-    issuer = context.issuer.issuer
-    table = settings.settings_of(context.issuer, receiver)
-    place = f"{context.issuer.root}/{delivered.delivery_folder(issuer, number, receiver)}"
-    if table.to is not None:
-        id_ = delivered.DeliveryId(receiver, number)
-        place = f"{table.to.rstrip('/')}/{receivers.place_below(issuer, id_)}"
-    return f"{place} ({' '.join(record.names)})"
+    """Return where the files are taken."""
+    if table is None or table.to is None:
+        return f"{context.issuer.root}/{line.folder(number)}"
+    return f"{table.to.rstrip('/')}/{line.place(number)}"
 
 
 def _name(issuer: str, receiver: str) -> str:
@@ -292,7 +293,7 @@ ACKNOWLEDGE = Form(
     "acknowledgements of {issuer}",
     retries=(10, 60),
 )
-LEFT_OUT = {"files", "folder"}  # of a record's facts: they begin with the moment
+LEFT_OUT = {"files"}  # of a record's facts: they begin with the moment
 NOT_WANTED = "no [acknowledgement] in its TOML: the issuer is told nothing"
 
 
@@ -350,7 +351,7 @@ def tell(
     return facts, [_told_line(context, each, dry_run=dry_run) for each in written]
 
 
-def with_acknowledgements(context: contexts.IssuerContext, result: Result) -> Result:
+def after_commit(context: contexts.IssuerContext, result: Result) -> Result:
     """Return the result of a command, with what the issuer was told because of it.
 
     Where it cannot be told, that is said, and the command is done all the same.
@@ -359,12 +360,8 @@ def with_acknowledgements(context: contexts.IssuerContext, result: Result) -> Re
         written, lines = tell(context)
     except CardlinkError as error:
         failed = Sentence("the issuer was not told: {error}", error=error.text)
-        facts = {**result.facts, "not_acknowledged": str(error.text)}
-        return result._replace(facts=facts, shown=[*result.shown, failed])
-    if not written:
-        return result
-    shown: list[Part] = [*result.shown, *lines]
-    return result._replace(facts={**result.facts, "acknowledgements": written}, shown=shown)
+        return _beside(result, "not_acknowledged", str(error.text), [failed])
+    return _beside(result, "acknowledgements", written, lines) if written else result
 
 
 def _told_line(
@@ -372,11 +369,18 @@ def _told_line(
 ) -> Place:
     record = written.record
     counts = ", ".join(f"{number:,} {status}" for status, number in record.rows.items() if number)
-    table = settings.acknowledging(context.issuer)
     issuer = context.issuer.issuer
-    own = f"{context.issuer.root}/{acknowledgement.acknowledgements(issuer)}"
-    folder = (table.to if table and table.to else own).rstrip("/")
+    folder = _folder(
+        context,
+        acknowledgement.acknowledgements_to(issuer),
+        settings.acknowledging(context.issuer),
+        written.number,
+    )
     rows = f" ({counts})" if counts else ""
     line = f"{issuer}: acknowledgement {written.number} of {record.extract}: {record.status}{rows}"
-    path = "" if dry_run else f"{folder}/{record.folder}"
-    return Place(path, _marked(line, dry_run))
+    return Place("" if dry_run else folder, _marked(line, dry_run))
+
+
+def after_ingest(context: contexts.IssuerContext, result: Result) -> Result:
+    """Deliver links to the receivers that want them now, and tell the issuer of its extracts."""
+    return after_commit(context, with_deliveries(context, result))

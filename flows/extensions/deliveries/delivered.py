@@ -8,7 +8,6 @@ them, since an erasure has to forget them; a database that was lost gets them fr
 
 import re
 from collections.abc import Collection, Mapping
-from datetime import datetime
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -20,18 +19,17 @@ from flows.book.stored_book import insert_rows
 from flows.commands.trace import History, card_named
 from flows.database.bulk import read_frame
 from flows.extensions.deliveries.formats import Delivery
-from flows.extensions.deliveries.handover import Handed, Line
+from flows.extensions.deliveries.handover import Line
 from flows.extensions.deliveries.settings import DEFAULT
 from flows.extensions.deliveries.tables import DELIVERY, DELIVERY_CHANGE
 from flows.operations.metric_readings import Reading, Values
+from flows.operations.metrics import Gauge
 from flows.runs.adapters import Adapters
 from flows.runs.journal import Act, enter
 from flows.runs.single_links import ARRIVED
 from flows.runs.store import Store, read_if_stored
 from schemas.database import WATERMARK
 
-NOTICE = "done.json"  # the done marker of the receiver, written last
-RECEIVED = "received"  # the receipt that is dropped beside the files
 _LINKS = re.compile(r"/links(-erased-(?P<erased>\d+))?\.parquet$")
 # a file that names links, in the folder of a delivery
 FILES = re.compile(r"/\d{6}/links(-\d{5}|-erased-\d+)?\.(csv|jsonl|parquet)(\.pgp)?$")
@@ -52,27 +50,8 @@ class DeliveryId(NamedTuple):
 
 def line_of(issuer: str, receiver: str) -> Line[Delivery]:
     """Return the deliveries to a receiver."""
-    return Line(issuer, DELIVERY, Delivery, {"receiver": receiver})
-
-
-class HandoverTrouble(NamedTuple):
-    """Why a receiver has not got its last delivery: columns of that.
-
-    `failing_since`, `tried_at`: the first and the last of the `tries` in a row that failed.
-    """
-
-    tries: int
-    problem: str
-    failing_since: datetime
-    tried_at: datetime
-    not_before: datetime
-
-
-def trouble_of(delivery: Handed[Delivery] | None) -> HandoverTrouble | None:
-    """Return why a receiver has not got its last delivery; None where nothing is in the way."""
-    if delivery is None or not delivery.row["tries"]:
-        return None
-    return HandoverTrouble(*(delivery.row[name] for name in HandoverTrouble._fields))
+    own = "deliveries" if receiver == DEFAULT else f"deliveries/{receiver}"
+    return Line(issuer, DELIVERY, Delivery, {"receiver": receiver}, own, receiver)
 
 
 def delivery_of(key: str) -> DeliveryId | None:
@@ -83,8 +62,7 @@ def delivery_of(key: str) -> DeliveryId | None:
 
 def delivery_folder(issuer: str, number: int, receiver: str = DEFAULT) -> str:
     """Return the prefix of a delivery's files."""
-    whose = "" if receiver == DEFAULT else f"{receiver}/"
-    return f"{deliveries(issuer)}{whose}{number:06d}/"
+    return line_of(issuer, receiver).folder(number)
 
 
 def receivers_with_deliveries(adapters: Adapters, issuer: str) -> list[str]:
@@ -100,10 +78,19 @@ def all_deliveries(adapters: Adapters, issuer: str) -> list[DeliveryId]:
         return [DeliveryId(*row) for row in connection.execute(query)]
 
 
-def written(reading: Reading) -> Values:
-    """Return how many deliveries of links were written."""
-    context = reading.context
-    return {"": len(all_deliveries(context.adapters, context.issuer.issuer))}
+def gauges() -> list[Gauge]:
+    """Return the metric of how many deliveries of links there were."""
+
+    def count(reading: Reading) -> Values:
+        context = reading.context
+        return {"": len(all_deliveries(context.adapters, context.issuer.issuer))}
+
+    return [Gauge("deliveries", "Deliveries of links.", "", count, "counter")]
+
+
+def names_erased(adapters: Adapters, issuer: str) -> bool:
+    """Return whether deliveries may name erased cardholders until a receiver confirms."""
+    return bool(receivers_with_deliveries(adapters, issuer))
 
 
 def delivered_links_key(store: Store, issuer: str, delivery: DeliveryId) -> str | None:
@@ -226,7 +213,12 @@ def history_of(adapters: Adapters, issuer: str, cuid: str) -> list[dict[str, Any
     return links.drop("link").to_dicts()
 
 
-def delivered_links(changes: pl.DataFrame) -> pl.DataFrame:
+def delivered_links(connection: Connection, issuer: str) -> pl.DataFrame:
+    """Return the links that receivers were handed, and may use (DELIVERED_LINK)."""
+    return standing_links(read_changes(connection, issuer))
+
+
+def standing_links(changes: pl.DataFrame) -> pl.DataFrame:
     """Return the links that a receiver was delivered and that were not withdrawn from it since,
     when first, and to whom.
 

@@ -15,6 +15,7 @@ they are more than `[limits] max_withdrawn`; everything else is delivered.
 
 from collections.abc import Collection, Mapping
 from datetime import date
+from functools import partial
 from io import BytesIO
 from typing import NamedTuple
 
@@ -23,7 +24,6 @@ import polars as pl
 from flows.book.book import Book, read_book
 from flows.book.known_runs import link_digest
 from flows.book.stages import served_cards
-from flows.errors import TryAgainError
 from flows.extensions.deliveries.changes import CARD as CARD_OF_LINK
 from flows.extensions.deliveries.changes import (
     CHANGED,
@@ -42,25 +42,30 @@ from flows.extensions.deliveries.changes import (
 from flows.extensions.deliveries.delivered import (
     WITHDRAWN,
     DeliveryId,
-    delivery_folder,
     line_of,
     read_delivered_links,
     receivers_with_deliveries,
-    trouble_of,
     write_changes,
 )
-from flows.extensions.deliveries.formats import Delivery
-from flows.extensions.deliveries.handover import DONE, Handed, make, note, sealed, sealer_of
+from flows.extensions.deliveries.formats import DeliveredFile, Delivery, DeliveryNotice
+from flows.extensions.deliveries.handover import (
+    Handed,
+    begin,
+    complete,
+    free_number,
+    sealed,
+    sealer_of,
+)
 from flows.extensions.deliveries.receivers import DeliveredSoFar, delivered_so_far
 from flows.extensions.deliveries.settings import DEFAULT, settings_of
 from flows.redaction import redact
 from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
 from flows.runs.erased import People, erased_people
-from flows.runs.identity import digest
-from flows.runs.journal import Act, enter
+from flows.runs.identity import canonical, digest
+from flows.runs.journal import Act
 from flows.runs.single_links import answers_of, prompted_singles
-from flows.runs.store import Store
+from flows.runs.store import Store, read
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import rows_of
 from flows.runs.threads import concurrently
@@ -80,16 +85,6 @@ _LINK = pl.Schema(
 )
 _URL = ["delivery", *LINK, "url", "expires_on"]
 PARQUET = "links.parquet"
-
-
-class DeliveredMeanwhileError(TryAgainError):
-    """Another process has just written the next delivery."""
-
-    message = (
-        "Delivery {number} of {issuer} was written meanwhile by another command. "
-        "Nothing was written."
-    )
-    next_step = "Run {same_command} again: it delivers what is new after that one."
 
 
 class Delivered(NamedTuple):
@@ -146,7 +141,7 @@ def deliver(
     """Write the next delivery to a receiver, or finish the last one.
 
     No record where it has every living link. `opened`: why it may withdraw any number of links.
-    Raises DeliveredMeanwhileError, NotSealedError.
+    Raises HandedOverMeanwhileError, NotSealedError.
     """
     now = now or links_now(context)
     settings = settings_of(context.issuer, receiver)
@@ -229,41 +224,46 @@ def _write(
     if same is not None and same.is_done:
         return Delivered(same.record, same.number, doubts=books.doubts)
     with sealer_of(context, settings_of(context.issuer, receiver)) as sealer:
-        files = {PARQUET: parquet(changes), **sealed(contents, sealer)}
-    last = books.last.number if books.last else 0
-    id_ = DeliveryId(receiver, same.number if same else last + 1)
-    if same is None:
-        _make(context, id_, books, record, changes)
+        files = {PARQUET: parquet(changes), **sealed(contents, sealer)}  # our own record first
     issuer = context.issuer.issuer
-    folder = delivery_folder(issuer, id_.number, receiver)
-    for name, content in files.items():  # our own record of them first
-        context.adapters.store.create(folder + name, content)
-    note(context.adapters, line_of(issuer, receiver), id_.number, DONE)
+    line = line_of(issuer, receiver)
     if same is not None:
-        return Delivered(same.record, id_.number, doubts=books.doubts, finished=True)
-    return Delivered(record, id_.number, fresh=True, doubts=books.doubts)
+        number = same.number
+    else:
+        last = books.last.number if books.last else 0
+        number = free_number(context, line, last)
+        id_ = DeliveryId(receiver, number)
+        also = partial(_write_changes, id_=id_, changes=changes)
+        begin(context, line, number, record, also, after=last)
+    written = same.record if same is not None else record
+    complete(context, line, number, files, lambda: _notice(context, receiver, number, written))
+    is_same = same is not None
+    return Delivered(written, number, fresh=not is_same, doubts=books.doubts, finished=is_same)
 
 
-def _make(
-    context: IssuerContext,
-    id_: DeliveryId,
-    books: DeliveredSoFar,
-    record: Delivery,
-    changes: pl.DataFrame,
-) -> None:
-    """Make the row of a delivery and its changes; DeliveredMeanwhileError."""
-    issuer = context.issuer.issuer
-    trouble = trouble_of(books.last)  # it goes on until the receiver is reached
-    failing = trouble._asdict() if trouble else {"tries": 0}
+def _write_changes(act: Act, id_: DeliveryId, changes: pl.DataFrame) -> None:
+    write_changes(act.connection, act.issuer, id_, changes)
 
-    def work(act: Act) -> bool:
-        if not make(act, line_of(issuer, id_.receiver), id_.number, record, **failing):
-            return False
-        write_changes(act.connection, issuer, id_, changes)
-        return True
 
-    if not enter(context.adapters, issuer, "delivery made", work):
-        raise DeliveredMeanwhileError(issuer=issuer, number=id_.number)
+def _notice(context: IssuerContext, receiver: str, number: int, record: Delivery) -> bytes:
+    """Return the done marker of a delivery."""
+    line = line_of(context.issuer.issuer, receiver)
+    store = context.adapters.store
+    is_elsewhere = settings_of(context.issuer, receiver).to is not None
+    shared = record.model_dump(include=DeliveryNotice.model_fields.keys() - {"files"})
+    contents = {name: read(store, line.folder(number) + name) for name in record.names}
+    notice = DeliveryNotice(
+        **shared,
+        issuer=line.issuer,
+        receiver=receiver,
+        number=number,
+        folder=line.place(number) if is_elsewhere else line.folder(number),
+        files=tuple(
+            DeliveredFile(name=name, sha256=digest(content), bytes=len(content))
+            for name, content in contents.items()
+        ),
+    )
+    return canonical(notice)
 
 
 def _unconfirmed_same(books: DeliveredSoFar, record: Delivery) -> Handed[Delivery] | None:

@@ -16,6 +16,7 @@ from flows.book.stored_book import known_runs
 from flows.reports.dropped_corrections import unsent_files
 from flows.results.masking import mask_key
 from flows.runs.context import IssuerContext
+from flows.runs.events import REPORTED
 from flows.runs.identity import canonical, digest
 from flows.runs.keys import corrections
 from flows.runs.store import Entry
@@ -91,7 +92,7 @@ def _open(
                 yield due
     for refused, moment in _refused(runs, known).items():
         run = StoredRun.by_id(context.adapters, refused)
-        says = digest(f"refused {moment}".encode())
+        says = digest(f"refused {moment.isoformat()}".encode())
         yield _of_this(run, says, run.planned().source)
     yield from _held_back(context, known)
     yield from _not_sent(context, known.committed)
@@ -125,11 +126,11 @@ def _says(run: StoredRun) -> str:
 
 
 def _last_event(run: StoredRun) -> datetime:
-    committed = run.record.committed_at if run.record is not None else None
-    return max([committed or LONG_AGO, *(entry.modified for entry in run.event_entries)])
+    times = (entry.at for entry in run.history if entry.what != REPORTED)
+    return max(times, default=LONG_AGO)
 
 
-def _refused(runs: StoredRuns, known: KnownRuns) -> Mapping[str, str]:
+def _refused(runs: StoredRuns, known: KnownRuns) -> Mapping[str, datetime]:
     committed = known.committed
     extracts = {plan.key for plan in committed if plan.is_whole}
     return runs.refused({plan.run for plan in committed}, extracts)

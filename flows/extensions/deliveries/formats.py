@@ -189,30 +189,30 @@ class AcknowledgementFile(AcknowledgementHead):
 
 
 class HandedOver(Document):
-    """What is handed over to somebody: `files` are the SHA-256 of its files by name."""
+    """What is handed over to somebody: `files` are the SHA-256 of its files by name, in clear, also
+    where they are `sealed_to` a key.
+    """
 
     at: AwareDatetime
     by: str
     files: dict[str, str]
+    sealed_to: str | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """The names of its files as they are handed over."""
+        return [f"{name}.pgp" if self.sealed_to else name for name in sorted(self.files)]
 
 
 class Delivery(HandedOver):
-    """A delivery of links: the changes since another, 0 for none; the `files` in clear, also where
-    they are `sealed_to` a key.
-    """
+    """A delivery of links: the changes since another, 0 for none."""
 
     after: int
     new: int
     replaced: int
     withdrawn: int
     living: int  # links that the receiving side has after it
-    sealed_to: str | None = None
     opened: str = ""  # why it withdraws more than max_withdrawn, "" where nobody decided that
-
-    @property
-    def names(self) -> list[str]:
-        """The names of its files as they are handed over."""
-        return [f"{name}.pgp" if self.sealed_to else name for name in sorted(self.files)]
 
 
 class Confirmed(Record):
@@ -222,8 +222,7 @@ class Confirmed(Record):
 class Acknowledgement(HandedOver):
     """What an issuer was told of an extract; its `done.json` is this.
 
-    `status`: of the extract, and `rows` by theirs (`schemas.acknowledgement`). The `files` are
-    below `folder`.
+    `status`: of the extract, and `rows` by theirs.
     """
 
     run: str
@@ -231,4 +230,3 @@ class Acknowledgement(HandedOver):
     sha256: str
     status: str
     rows: dict[str, int]
-    folder: str

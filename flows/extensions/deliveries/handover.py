@@ -1,44 +1,112 @@
 """What is handed over to somebody, one after another: links to receivers, acknowledgements to the
 issuer.
 
-Its row is made first, in the act of a journal entry, then its files, and then the row says that
-they are all there (`done_at`). So a process that dies leaves a row that the next command finishes,
-and no number has two contents. What comes of it afterwards is recorded once: the first counts.
+Its row is made first, in the act of a journal entry, then its files, then its marker, which says
+that they are all there, and then the row says so too (`done_at`). So a process that dies leaves a
+row that a later command finishes or supersedes, and no number has two contents. What comes of it
+afterwards is recorded once: the first counts.
+
+Level-triggered, as alerts are: whichever command comes next brings whoever it is for whatever the
+last one lacks, until it is there. A place that is down fails nothing: why it cannot be reached is
+kept with the row, and it is left alone for a while that doubles from attempt to attempt.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from datetime import datetime, timedelta
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Table, func, select
 
-from flows.errors import CardlinkError, TryAgainError
+from flows.errors import CardlinkError, OperatorError, TryAgainError
 from flows.extensions.deliveries.formats import Confirmed, HandedOver
-from flows.extensions.deliveries.settings import Destination
+from flows.extensions.deliveries.settings import DEFAULT, Destination
+from flows.extensions.deliveries.webhook import Answer
 from flows.runs.adapters import Adapters
 from flows.runs.context import IssuerContext
+from flows.runs.errors import NotFoundError
+from flows.runs.identity import digest
 from flows.runs.journal import Act, enter
 from flows.runs.sealing import Plain, Sealer
-from flows.runs.store import Store, is_stored, read_if_stored
+from flows.runs.store import Store, is_stored, read, read_if_stored
+from flows.runs.stored_journal import flush_journal
+from flows.steps import Step
 
 R = TypeVar("R", bound=HandedOver)
 DONE = "done"
 CONFIRMED = "confirmed"
+MARKER = "done.json"  # written last: whoever reads takes only folders that have it
+RECEIVED = "received"  # the receipt that is dropped beside the files
+RECEIPT = 1 << 16  # bytes read of one
+FIRST_WAIT = timedelta(minutes=5)
+LONGEST_WAIT = timedelta(hours=6)
+DOUBLINGS = 8  # after which the wait is the longest in any case
+IS_THERE = Answer(is_taken=True)
+_SHA256 = re.compile(rb"\b[0-9a-f]{64}\b")
+
+
+class NotSealedError(TryAgainError):
+    """gpg sealed no file for whom it is for."""
+
+    message = (
+        "{name} could not be sealed to the key of whom it is for ({trouble}). Nothing was written."
+    )
+    next_step = "Run {same_command} again; if it persists, check key_file of its table in the TOML."
+
+
+class HandedOverMeanwhileError(TryAgainError):
+    """Another process has just made the next delivery or acknowledgement."""
+
+    message = "Another command made {what} {number} of {issuer} meanwhile. Nothing was written."
+    next_step = "Run {same_command} again: it hands over what is new after that one."
+
+
+class NotReachedError(OperatorError):
+    """Somebody has not got what was handed over last."""
+
+    message = "{whom} has not got what was handed over last, since {since}: {problem}."
+    next_step = "Ask there, or correct its table in the TOML; it is tried again by itself."
 
 
 class Line(NamedTuple, Generic[R]):
-    """Whom things are handed over to: rows of a table, those that have these values (`whose`)."""
+    """Whom things are handed over to: rows of a table, those that have these values (`whose`).
+
+    `own`: where its folders are, below the issuer's; `below`: the same where they are taken.
+    """
 
     issuer: str
     table: Table
     record: type[R]
     whose: Mapping[str, str]
+    own: str
+    below: str
 
     def rows(self, *which: ColumnElement[bool]) -> list[ColumnElement[bool]]:
         """Return the conditions for those of its rows of which all these hold."""
         of_key = [self.table.c[name] == value for name, value in self.whose.items()]
         return [self.table.c.issuer == self.issuer, *of_key, *which]
+
+    def folder(self, number: int) -> str:
+        """Return the prefix of the files with a number, in the store."""
+        return f"{self.issuer}/{self.own}/{number:06d}/"
+
+    def place(self, number: int) -> str:
+        """Return the prefix of the files with a number, where they are taken."""
+        return f"{self.issuer}/{self.below}/{number:06d}/"
+
+
+class Trouble(NamedTuple):
+    """Why the last one has not come: columns of its row.
+
+    `failing_since`, `tried_at`: the first and the last of the `tries` in a row that failed.
+    """
+
+    tries: int
+    problem: str
+    failing_since: datetime
+    tried_at: datetime
+    not_before: datetime
 
 
 class Handed(NamedTuple, Generic[R]):
@@ -59,6 +127,13 @@ class Handed(NamedTuple, Generic[R]):
         if self.row["confirmed_at"] is None:
             return None
         return Confirmed(**{name: self.row[f"confirmed_{name}"] for name in Confirmed.model_fields})
+
+    @property
+    def trouble(self) -> Trouble | None:
+        """Why it has not come; None where nothing is in the way."""
+        if not self.row["tries"]:
+            return None
+        return Trouble(*(self.row[name] for name in Trouble._fields))
 
 
 def read_handed(
@@ -86,14 +161,14 @@ def last_handed(adapters: Adapters, line: Line[R]) -> Handed[R] | None:
         return _numbered(connection, line, _last_number(connection, line))
 
 
-def make(act: Act, line: Line[R], number: int, record: R, **others: Any) -> bool:
-    """Add the row of what is to be handed over; False where the last one has another number than
-    the one before: somebody else was first.
+def make(act: Act, line: Line[R], number: int, record: R, **others: Any) -> None:
+    """Add the row of what is to be handed over; what stands in the way goes on until somebody is
+    reached.
     """
-    if _last_number(act.connection, line) != number - 1:
-        return False
-    act.insert(line.table, **line.whose, number=number, **record.model_dump(), **others)
-    return True
+    last = _numbered(act.connection, line, _last_number(act.connection, line))
+    failing = last.trouble._asdict() if last and last.trouble else {"tries": 0}
+    values = {**failing, **record.model_dump(), **others}
+    act.insert(line.table, **line.whose, number=number, **values)
 
 
 def note(adapters: Adapters, line: Line[R], number: int, step: str, **others: Any) -> Handed[R]:
@@ -115,17 +190,25 @@ def note(adapters: Adapters, line: Line[R], number: int, step: str, **others: An
     return enter(adapters, line.issuer, f"{line.table.name} {step}", work, reason=reason)
 
 
-def confirm_handed(adapters: Adapters, line: Line[R], number: int, reason: str) -> Confirmed | None:
-    """Record that something has come; return the first record of that, None where it is not
-    complete or not there.
+def confirm_handed(
+    context: IssuerContext, line: Line[R], number: int, reason: str, listing: Step
+) -> Confirmed:
+    """Record that something has come; return the first record of that.
 
-    Raises NoReasonError.
+    Raises NotFoundError where it is not complete or not there; `listing` shows what is.
+    NoReasonError.
     """
+    adapters = context.adapters
     signed = adapters.signed(reason)
-    if handed(adapters, line, number) is None:
-        return None
     columns = {f"confirmed_{name}": value for name, value in signed.items()}
-    return note(adapters, line, number, CONFIRMED, **columns).confirmed
+    confirmed = None
+    if handed(adapters, line, number) is not None:
+        confirmed = note(adapters, line, number, CONFIRMED, **columns).confirmed
+    if confirmed is None:
+        to = [f" to {whose}" for whose in line.whose.values() if whose != DEFAULT]
+        what = f"complete {line.table.name} {number}{''.join(to)}"
+        raise NotFoundError(place=line.issuer, what=what, command=listing)
+    return confirmed
 
 
 def _numbered(connection: Connection, line: Line[R], number: int) -> Handed[R] | None:
@@ -137,32 +220,17 @@ def _last_number(connection: Connection, line: Line[R]) -> int:
     return connection.execute(last).scalar() or 0
 
 
-RECEIVED = "received"  # the receipt that is dropped beside the files
-RECEIPT = 1 << 16  # bytes read of one
-_SHA256 = re.compile(rb"\b[0-9a-f]{64}\b")
-
-
-class NotSealedError(TryAgainError):
-    """gpg sealed no file for whom it is for."""
-
-    message = (
-        "{name} could not be sealed to the key of whom it is for ({trouble}). Nothing was written."
-    )
-    next_step = "Run {same_command} again; if it persists, check key_file of its table in the TOML."
+# Writing
+# --------------------------------------------------------------------------------------------------
 
 
 def sealer_of(
-    context: IssuerContext, settings: Destination | None
+    context: IssuerContext, settings: Destination
 ) -> AbstractContextManager[Sealer | None]:
     """Open the sealer to the key that is pinned; it is None where the files stay in clear."""
-    if settings is None or settings.key_file is None or settings.fingerprint is None:
+    if settings.key_file is None or settings.fingerprint is None:
         return nullcontext()
     return context.sealer_to(settings.key_file, settings.fingerprint)
-
-
-def place_of(context: IssuerContext, settings: Destination) -> Store | None:
-    """Open where files are taken; None where they stay in the store."""
-    return context.place_of(settings.to) if settings.to else None
 
 
 def sealed(plain: Mapping[str, bytes], sealer: Sealer | None) -> dict[str, bytes]:
@@ -176,76 +244,231 @@ def sealed(plain: Mapping[str, bytes], sealer: Sealer | None) -> dict[str, bytes
     return {f"{message.name}.pgp": message.data for message in messages}
 
 
-def copy_to(
-    store: Store,
-    folder: str,
-    names: Iterable[str],
-    place: Store,
-    below: str,
-    done: Mapping[str, bytes],
-) -> None:
-    """Copy the files of a folder to a place, below a prefix, and last what says that they are
-    there.
+def free_number(context: IssuerContext, line: Line[R], last: int) -> int:
+    """Return the next number of which the store has nothing: a lost database may have had it."""
+    number = last + 1
+    while next(iter(context.adapters.store.keys(line.folder(number))), None) is not None:
+        number += 1
+    return number
 
-    `done`: its name, and its content. Nothing where it is there already.
+
+def begin(
+    context: IssuerContext,
+    line: Line[R],
+    number: int,
+    record: R,
+    also: Callable[[Act], None],
+    *,
+    after: int,
+    **columns: Any,
+) -> None:
+    """Make the row of what is to be handed over after a number, and first what goes with it.
+
+    Raises HandedOverMeanwhileError.
     """
-    [(marker, content)] = done.items()
+    what = line.table.name
+
+    def work(act: Act) -> None:
+        if _last_number(act.connection, line) != after:
+            raise HandedOverMeanwhileError(what=what, issuer=line.issuer, number=number)
+        also(act)
+        make(act, line, number, record, **columns)
+
+    enter(context.adapters, line.issuer, f"{what} made", work)
+
+
+def complete(
+    context: IssuerContext,
+    line: Line[R],
+    number: int,
+    files: Mapping[str, bytes],
+    marker: Callable[[], bytes],
+) -> None:
+    """Write files, unless they are there, then the marker, and that they are all there."""
+    store = context.adapters.store
+    for name, content in files.items():
+        store.create(line.folder(number) + name, content)
+    store.create(line.folder(number) + MARKER, marker())
+    note(context.adapters, line, number, DONE)
+
+
+# Bringing
+# --------------------------------------------------------------------------------------------------
+
+
+def bring(
+    context: IssuerContext,
+    line: Line[R],
+    settings: Destination,
+    marker: str = MARKER,
+    announce: Callable[[Handed[R]], Answer] = lambda _: IS_THERE,
+    *,
+    at_once: bool = True,
+) -> str:
+    """Bring the last one to whoever it is for, as far as that is not done; return why that cannot
+    be done, "" where it is.
+
+    `marker`: its name there. `announce` says that it is there. `at_once`: also to somebody who is
+    left alone for a while.
+    """
+    last = last_handed(context.adapters, line)
+    if last is None:
+        return ""
+    if not last.is_done and is_stored(context.adapters.store, line.folder(last.number) + MARKER):
+        last = note(context.adapters, line, last.number, DONE)  # its process died in between
+    trouble = last.trouble
+    if trouble and not at_once and context.adapters.now() < trouble.not_before:
+        return trouble.problem
+    flush_journal(context.adapters, line.issuer)
+    try:
+        answer = _attempt(context, line, settings, marker, announce, last)
+    except CardlinkError as error:  # a problem, too
+        answer = Answer(is_taken=False, problem=error.what_happened)
+    if trouble or not answer.is_taken:
+        _note_attempt(context, line, last.number, answer)
+    return "" if answer.is_taken else answer.problem
+
+
+def _attempt(
+    context: IssuerContext,
+    line: Line[R],
+    settings: Destination,
+    marker: str,
+    announce: Callable[[Handed[R]], Answer],
+    last: Handed[R],
+) -> Answer:
+    """Hand the last one over, as far as it is not there."""
+    store = context.adapters.store
+    folder = line.folder(last.number)
+    # its files are gone, or a later command finishes them
+    if last.confirmed or not last.is_done or not is_stored(store, folder + max(last.record.names)):
+        return IS_THERE
+    place = place_of(context, settings)
+    if place is not None:
+        _copy(store, folder, last.record.names, place, line.place(last.number), marker)
+    return announce(last)
+
+
+def place_of(context: IssuerContext, settings: Destination) -> Store | None:
+    """Open where files are taken; None where they stay in the store."""
+    return context.place_of(settings.to) if settings.to else None
+
+
+def _copy(
+    store: Store, folder: str, names: Sequence[str], place: Store, below: str, marker: str
+) -> None:
+    """Copy the files of a folder to a place, below a prefix, and last the marker; nothing where
+    that is there already.
+    """
     if is_stored(place, below + marker):
         return
     for name in names:
         file = read_if_stored(store, folder + name)
         if file is not None:  # None: retention or an erasure removed it
             place.create(below + name, file)
-    place.create(below + marker, content)
+    place.create(below + marker, read(store, folder + MARKER))
 
 
-class Receipts:
-    """The receipts that were dropped: beside the files in the store, or where they are taken.
+def _note_attempt(context: IssuerContext, line: Line[R], number: int, answer: Answer) -> None:
+    """Keep why somebody was not reached, and from when it is tried again; or that they were."""
 
-    A place that cannot be read has none: whoever hands files over there says so.
+    def work(act: Act) -> None:
+        [known] = read_handed(act.connection, line, line.table.c.number == number)
+        failed = {} if answer.is_taken else _failed(context.adapters.now(), answer, known.trouble)
+        act.update(
+            line.table,
+            {**line.whose, "number": number},
+            **{"tries": 0, **dict.fromkeys(Trouble._fields[1:]), **failed},
+        )
+
+    enter(context.adapters, line.issuer, f"{line.table.name} tried", work)
+
+
+def _failed(now: datetime, answer: Answer, earlier: Trouble | None) -> dict[str, Any]:
+    """Return what is kept of an attempt that failed: Trouble."""
+    tries = 1 + (earlier.tries if earlier else 0)
+    wait = min(FIRST_WAIT * 2 ** min(tries - 1, DOUBLINGS), LONGEST_WAIT)
+    since = earlier.failing_since if earlier else now
+    not_before = max(now + wait, answer.not_before or now)
+    return Trouble(tries, answer.problem, since, now, not_before)._asdict()
+
+
+# Receipts
+# --------------------------------------------------------------------------------------------------
+
+
+def newest_receipt(
+    context: IssuerContext, line: Line[R], settings: Destination, sent: Sequence[Handed[R]]
+) -> tuple[int, tuple[str, ...]]:
+    """Return the number of the last one whose receipt names the SHA-256 of all of its files, in
+    clear or as sealed, 0 where there is none; and the receipts of later ones, which name others.
+
+    Receipts are dropped beside the files in the store, or where they are taken. A place that
+    cannot be read has none: whoever hands files over there says so. `sent`: the first first.
     """
-
-    def __init__(self, context: IssuerContext, settings: Destination) -> None:
-        self._store = context.adapters.store
-        self._place: Store | None = None
-        with suppress(CardlinkError):
-            self._place = place_of(context, settings)
-
-    def newest(
-        self,
-        sent: Sequence[Handed[R]],
-        folders: Callable[[Handed[R]], tuple[str, str]],
-        sums: Callable[[Handed[R]], Iterable[Collection[str]]],
-    ) -> tuple[int, tuple[str, ...]]:
-        """Return the number of the last one whose receipt names the SHA-256 of all of its files, 0
-        where there is none, and the receipts of later ones, which name others.
-
-        `sent`: the last ones, the first first. `folders`: where the files are in the store, and
-        at their place. `sums`: of all files, in each form in which they may be named.
-        """
-        doubts: list[str] = []
-        for each in reversed(sent):
-            own, elsewhere = folders(each)
-            named = self._digests(own + RECEIVED, elsewhere + RECEIVED)
-            if named is None:
-                continue
-            if any(whole and named.issuperset(whole) for whole in sums(each)):
-                return each.number, tuple(doubts)
-            doubts.append(own + RECEIVED)
-        return 0, tuple(doubts)
-
-    def _digests(self, own: str, elsewhere: str) -> set[str] | None:
-        """Return the SHA-256 sums that receipts name; None where there is none."""
-        texts = [read_if_stored(self._store, own, RECEIPT)]
+    store = context.adapters.store
+    place: Store | None = None
+    with suppress(CardlinkError):
+        place = place_of(context, settings)
+    doubts: list[str] = []
+    for each in reversed(sent):
+        own = line.folder(each.number) + RECEIVED
+        texts = [read_if_stored(store, own, RECEIPT)]
         try:
-            if self._place is not None:
-                texts.append(read_if_stored(self._place, elsewhere, RECEIPT))
+            if place is not None:
+                there = line.place(each.number) + RECEIVED
+                texts.append(read_if_stored(place, there, RECEIPT))
         except CardlinkError:
-            self._place = None
-        present = [text for text in texts if text is not None]
-        if not present:
-            return None
-        return {sha256.decode() for sha256 in _SHA256.findall(b" ".join(present).lower())}
+            place = None
+        if texts.count(None) == len(texts):
+            continue
+        receipts = b" ".join(filter(None, texts)).lower()
+        named = {sha256.decode() for sha256 in _SHA256.findall(receipts)}
+        if any(sums and sums <= named for sums in _sums(store, line, each)):
+            return each.number, tuple(doubts)
+        doubts.append(own)
+    return 0, tuple(doubts)
+
+
+def _sums(store: Store, line: Line[R], sent: Handed[R]) -> Iterator[set[str]]:
+    """Yield the sums of all files, in clear and as sealed; none where they are in doubt."""
+    if not sent.is_done:
+        return
+    yield set(sent.record.files.values())
+    if sent.record.sealed_to is not None:
+        folder = line.folder(sent.number)
+        contents = [read_if_stored(store, folder + name) for name in sent.record.names]
+        if None not in contents:
+            yield {digest(content) for content in contents if content is not None}
+
+
+class Late(NamedTuple, Generic[R]):
+    """The first one that is not confirmed in time, and the number of the last."""
+
+    first: int
+    last: int
+    record: R
+
+
+def late_receipt(
+    context: IssuerContext, line: Line[R], settings: Destination, now: datetime
+) -> Late[R] | None:
+    """Return what was not confirmed in time since the last one that was; None where none is late.
+
+    A receipt counts for those before it, too.
+    """
+    if settings.receipt_within_hours is None:
+        return None
+    column = line.table.c
+    is_confirmed = column.confirmed_at.is_not(None)
+    with context.adapters.database.snapshot() as connection:
+        last = select(func.max(column.number)).where(*line.rows(is_confirmed))
+        is_later = column.number > (connection.scalar(last) or 0)
+        sent = read_handed(connection, line, is_later, column.done_at.is_not(None))
+    within = timedelta(hours=settings.receipt_within_hours)
+    if not sent or now < sent[0].record.at + within:
+        return None
+    return Late(sent[0].number, sent[-1].number, sent[0].record)
 
 
 def place_lines(context: IssuerContext, settings: Destination) -> list[str]:

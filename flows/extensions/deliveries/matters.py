@@ -1,15 +1,26 @@
-"""The lines of the worklist about deliveries of links and acknowledgements, and their kinds."""
+"""What is to be done and what is wrong about what is handed over: lines of the worklist and alerts
+with their kinds, and what `check` says of places, keys and webhooks.
+"""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
 from flows.book.book import Book
-from flows.extensions.deliveries.acknowledgement import first_unconfirmed, half_told
+from flows.errors import CardlinkError, OperatorError
+from flows.extensions.deliveries.acknowledgement import acknowledgements_to, check_place, not_told
 from flows.extensions.deliveries.changes import ToDeliver, to_deliver
-from flows.extensions.deliveries.delivered import line_of, receivers_with_deliveries, trouble_of
+from flows.extensions.deliveries.delivered import (
+    line_of,
+    names_erased,
+    receivers_with_deliveries,
+)
 from flows.extensions.deliveries.formats import Delivery
-from flows.extensions.deliveries.handover import Handed, last_handed
+from flows.extensions.deliveries.handover import Handed, NotReachedError, last_handed, late_receipt
+from flows.extensions.deliveries.reaching import check_receiver, troubles
+from flows.extensions.deliveries.receivers import without_table
 from flows.extensions.deliveries.settings import DEFAULT, acknowledging, receivers_in
+from flows.operations.alert_kinds import Cause
+from flows.operations.alert_kinds import Kind as AlertKind
 from flows.reports.work import Work
 from flows.reports.work_kinds import CARDHOLDERS, ISSUER, OPERATOR, Choice, Kind
 from flows.runs.adapters import Adapters
@@ -19,6 +30,9 @@ from flows.runs.erased import is_interrupted, unfinished_erasures
 from flows.steps import RECEIPT, WHY, Slot, Step
 from schemas.issuer import Issuer, most_of
 
+RECEIVERS = "receivers"  # the part of an installation
+TELLING = timedelta(hours=1)  # the time that telling the issuer may take
+REACHING = timedelta(minutes=15)  # the time that a receiver of links may be away
 TO_DELIVER = Kind(
     "links to deliver",
     OPERATOR,
@@ -77,25 +91,6 @@ NOT_HANDED_OVER = Kind(
     rows="link",
     of_one_run=True,
 )
-UNFINISHED_DELIVERY = Kind(
-    "deliveries to finish",
-    OPERATOR,
-    "Recorded, and the command ended before all of its files were written",
-    Step("deliver", Slot("issuer"), Slot("receiver")),
-    "The next delivery finishes it.",
-    noun="delivery",
-    rows="link",
-    of_one_run=True,
-)
-HALF_TOLD = Kind(
-    "acknowledgements to finish",
-    OPERATOR,
-    "Recorded, and the command ended before the issuer could take it",
-    Step("acknowledge", Slot("issuer")),
-    "The next command that tells the issuer finishes it.",
-    noun="acknowledgement",
-    of_one_run=True,
-)
 NOT_RECEIVED = Kind(
     "acknowledgements to confirm",
     ISSUER,
@@ -123,16 +118,12 @@ ERASURES = Kind(
     rows=CARDHOLDERS,
     of_one_run=True,
 )
-KINDS = (
-    TO_DELIVER,
-    WITHDRAWALS,
-    UNCONFIRMED,
-    NOT_HANDED_OVER,
-    UNFINISHED_DELIVERY,
-    HALF_TOLD,
-    NOT_RECEIVED,
-    ERASURES,
-)
+KINDS = (TO_DELIVER, WITHDRAWALS, UNCONFIRMED, NOT_HANDED_OVER, NOT_RECEIVED, ERASURES)
+
+
+def work_kinds() -> Iterable[Kind]:
+    """Return the kinds of lines."""
+    return KINDS
 
 
 def matters(context: IssuerContext, book: Book, now: datetime) -> Iterator[Work]:
@@ -140,8 +131,7 @@ def matters(context: IssuerContext, book: Book, now: datetime) -> Iterator[Work]
     adapters = context.adapters
     issuer = context.issuer
     yield from _deliveries(adapters, issuer)
-    yield from _half_told(adapters, issuer)
-    yield from _late_receipts(adapters, issuer, now)
+    yield from _late_receipts(context, now)
     yield from _forgotten(adapters, issuer.issuer)
     if receivers_in(issuer) or receivers_with_deliveries(adapters, issuer.issuer):
         yield from links_to_deliver(issuer, _to_deliver(context, book, now), now)
@@ -153,11 +143,6 @@ def _to_deliver(context: IssuerContext, book: Book, now: datetime) -> ToDeliver:
     delivered = book.stages.delivered
     counts = [to_deliver(part.cards(today), delivered, today) for part in book.parts()]
     return ToDeliver(*map(sum, zip(*counts, strict=True)))
-
-
-def names_erased(adapters: Adapters, issuer: str) -> bool:
-    """Return whether deliveries may name erased cardholders until a receiver confirms."""
-    return bool(receivers_with_deliveries(adapters, issuer))
 
 
 def _forgotten(adapters: Adapters, issuer: str) -> Iterator[Work]:
@@ -181,8 +166,7 @@ def _deliveries(adapters: Adapters, issuer: Issuer) -> Iterator[Work]:
         last = last_handed(adapters, line_of(issuer.issuer, receiver))
         if last is None or last.confirmed:
             continue
-        work = _delivery(issuer, receiver, last)
-        yield work if last.is_done else work._replace(kind=UNFINISHED_DELIVERY.name)
+        yield _delivery(issuer, receiver, last)
 
 
 def links_to_deliver(issuer: Issuer, links: ToDeliver, now: datetime) -> Iterator[Work]:
@@ -228,45 +212,131 @@ def _delivery(issuer: Issuer, receiver: str, delivery: Handed[Delivery]) -> Work
             ("receiver", receiver if has_others else named),
         ),
     )
-    trouble = trouble_of(delivery)
-    if trouble is None:
-        return work
-    since = trouble.failing_since
-    note = f"Since {since:%Y-%m-%d %H:%M} UTC: {trouble.problem}"
-    return work._replace(kind=NOT_HANDED_OVER.name, since=since, note=note)
+    trouble = delivery.trouble
+    if trouble is not None:
+        since = trouble.failing_since
+        note = f"Since {since:%Y-%m-%d %H:%M} UTC: {trouble.problem}"
+        return work._replace(kind=NOT_HANDED_OVER.name, since=since, note=note)
+    if not delivery.is_done:
+        note = "The command ended before all of its files were written."
+        return work._replace(kind=NOT_HANDED_OVER.name, note=note)
+    return work
 
 
-def _half_told(adapters: Adapters, issuer: Issuer) -> Iterator[Work]:
-    """Yield the last acknowledgement where it is not complete: nobody takes it."""
-    last = half_told(adapters, issuer.issuer)
-    if acknowledging(issuer) is not None and last is not None:
-        yield Work(
-            due=last.record.at,
-            kind=HALF_TOLD.name,
-            issuer=issuer.issuer,
-            run=last.record.run,
-            rows=sum(last.record.rows.values()),
-            since=last.record.at,
-            fields=(("name", f"{last.number:06d}"),),
-        )
-
-
-def _late_receipts(adapters: Adapters, issuer: Issuer, now: datetime) -> Iterator[Work]:
+def _late_receipts(context: IssuerContext, now: datetime) -> Iterator[Work]:
     """Yield the acknowledgements that the issuer has not confirmed in time."""
-    settings = acknowledging(issuer)
-    if settings is None or settings.receipt_within_hours is None:
+    issuer = context.issuer.issuer
+    settings = acknowledging(context.issuer)
+    if settings is None:
         return
-    within = timedelta(hours=settings.receipt_within_hours)
-    late = first_unconfirmed(adapters, issuer.issuer, within, now)
+    late = late_receipt(context, acknowledgements_to(issuer), settings, now)
+    if late is None:
+        return
+    named = f"{late.first:06d}"
+    if late.last > late.first:
+        named += f", the newest is {late.last:06d}"
+    yield Work(
+        due=late.record.at + timedelta(hours=settings.receipt_within_hours or 0),
+        kind=NOT_RECEIVED.name,
+        issuer=issuer,
+        run=late.record.run,
+        rows=sum(late.record.rows.values()),
+        since=late.record.at,
+        fields=(("name", named), ("number", late.last)),
+    )
+
+
+def alert_kinds() -> dict[str, AlertKind]:
+    """Return the kinds of alerts."""
+    return {
+        "issuer-not-told": AlertKind(
+            "The issuer was not told of an extract, or has not confirmed it",
+            "Acknowledge by hand, which says what stands in the way; ask for the receipt.",
+        ),
+        "links-not-taken": AlertKind(
+            "Links have not come to a receiver, or it has not confirmed them",
+            "Check the issuer, which says what stands in the way; ask the receiver. "
+            "It is tried again.",
+        ),
+    }
+
+
+def alerts(context: IssuerContext) -> Iterator[Cause]:
+    """Yield what is wrong with what is handed over."""
+    yield from _acknowledgement_causes(context)
+    yield from _delivery_causes(context)
+
+
+def _acknowledgement_causes(context: IssuerContext) -> Iterator[Cause]:
+    """Yield the extracts of which the issuer was not told, and a receipt that is late."""
+    settings = acknowledging(context.issuer)
+    if settings is None:
+        return
+    now = context.adapters.now()
+    for run in not_told(context, now - TELLING):
+        yield Cause("issuer-not-told", run, f"{run}: the issuer was not told what became of it")
+    line = acknowledgements_to(context.issuer.issuer)
+    last = last_handed(context.adapters, line)
+    trouble = last.trouble if last is not None else None
+    if trouble is not None and now - trouble.failing_since >= REACHING:
+        since = f"since {trouble.failing_since:%Y-%m-%d %H:%M}"
+        text = f"what was told last has not come to the issuer {since}: {trouble.problem}"
+        yield Cause("issuer-not-told", "place", text)
+    late = late_receipt(context, line, settings, now)
     if late is not None:
-        number, last, record = late
-        named = f"{number:06d}, the newest is {last:06d}" if last > number else f"{number:06d}"
-        yield Work(
-            due=record.at + within,
-            kind=NOT_RECEIVED.name,
-            issuer=issuer.issuer,
-            run=record.run,
-            rows=sum(record.rows.values()),
-            since=record.at,
-            fields=(("name", named), ("number", last)),
-        )
+        since = f"{late.record.at:%Y-%m-%d %H:%M}"
+        text = f"acknowledgements {late.first} to {late.last}: no receipt since {since}"
+        yield Cause("issuer-not-told", f"receipt-{late.first}", text)
+
+
+def _delivery_causes(context: IssuerContext) -> Iterator[Cause]:
+    """Yield the receivers that have not got their last delivery, or not confirmed it in time."""
+    now = context.adapters.now()
+    stuck = dict(troubles(context))
+    for receiver, trouble in stuck.items():
+        if now - trouble.failing_since >= REACHING:
+            since = f"since {trouble.failing_since:%Y-%m-%d %H:%M}"
+            text = f"{receiver}: links have not come there {since}: {trouble.problem}"
+            yield Cause("links-not-taken", receiver, text)
+    for receiver, settings in receivers_in(context.issuer).items():
+        line = line_of(context.issuer.issuer, receiver)
+        late = late_receipt(context, line, settings, now)
+        if late is not None and receiver not in stuck:
+            since = f"{late.record.at:%Y-%m-%d %H:%M}"
+            text = f"{receiver}: no receipt of delivery {late.last} since {since}"
+            yield Cause("links-not-taken", receiver, text)
+
+
+class WithoutTableError(OperatorError):
+    """A receiver has deliveries, and no table in the issuer's TOML any more."""
+
+    message = (
+        "{receiver}: has deliveries and no table [deliveries.{receiver}], so nothing is withdrawn."
+    )
+    next_step = "Put it back, with retired = true to withdraw all links."
+
+
+def checks(context: IssuerContext) -> Iterator[tuple[str, str | CardlinkError]]:
+    """Try where the issuer is told, and each receiver of links."""
+    try:
+        for line in check_place(context):
+            yield "issuer", f"acknowledgements: {line}"
+    except CardlinkError as error:
+        yield "issuer", error
+    stuck = dict(troubles(context))
+    for receiver in receivers_in(context.issuer):
+        trouble = stuck.get(receiver)
+        if trouble is not None:
+            since = f"{trouble.failing_since:%Y-%m-%d %H:%M} UTC"
+            yield (
+                RECEIVERS,
+                NotReachedError(whom=receiver, since=since, problem=trouble.problem),
+            )
+            continue
+        try:
+            for line in check_receiver(context, receiver):
+                yield RECEIVERS, f"{receiver}: {line}"
+        except CardlinkError as error:
+            yield RECEIVERS, error
+    for receiver in without_table(context):
+        yield RECEIVERS, WithoutTableError(receiver=receiver)

@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import partial
 from itertools import chain
 
-from flows.extensions.deliveries.acknowledgement import TOLD_ROWS, acknowledgements, runs_by_folder
+from flows.extensions.deliveries.acknowledgement import TOLD_ROWS, acknowledgements, runs_by_number
 from flows.extensions.deliveries.delivered import (
     FILES,
     DeliveryId,
@@ -48,6 +48,21 @@ PLACES = {
 }
 
 
+def evidence() -> str:
+    """Return the pattern of what decides who has which link."""
+    return r"[^/]+/deliveries/([a-z][a-z0-9-]*/)?\d{6}/(links[^/]*|done\.json)"
+
+
+def folders() -> tuple[str, ...]:
+    """Return the folders of an issuer that retention and erasures clean."""
+    return ("deliveries", "acknowledgements")
+
+
+def places() -> dict[str, Place]:
+    """Return where personal data is kept."""
+    return PLACES
+
+
 def mentions(context: IssuerContext, people: People, runs: Collection[str]) -> Iterator[Mention]:
     """Yield what names some of these cardholders, of whom these runs have rows."""
     yield from _in_acknowledgements(context.adapters, context.issuer.issuer, runs)
@@ -62,12 +77,12 @@ def _in_acknowledgements(
     """
     if not runs:
         return
-    run_of = runs_by_folder(adapters, issuer)
+    run_of = runs_by_number(adapters, issuer)
     for entry in adapters.store.keys(acknowledgements(issuer)):
         file = TOLD_ROWS.search(entry.key)
         if file is None:
             continue
-        run = run_of.get(file["folder"])
+        run = run_of.get(int(file["number"]))
         if run is None or run in runs:  # "": it names no rows
             yield Mention("acknowledgements", entry.key, (), run or "")
 
@@ -97,7 +112,9 @@ def _in_deliveries(context: IssuerContext, people: People) -> Iterator[Mention]:
             yield Mention("deliveries", place, [{**whose, **row} for row in named.to_dicts()])
 
 
-def erase(cleaner: Cleaner, named: Iterable[Mention]) -> None:
+def erase(
+    _context: IssuerContext, cleaner: Cleaner, _people: People, named: Iterable[Mention]
+) -> None:
     """Delete the files that told the issuer of them."""
     for mention in named:
         if mention.place == "acknowledgements":

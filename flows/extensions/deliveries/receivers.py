@@ -5,7 +5,7 @@ confirmed in any order: the newest that is confirmed counts, and what was delive
 it may have been applied as well; before it, also after it where it was confirmed after it.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import polars as pl
@@ -16,19 +16,15 @@ from flows.extensions.deliveries.delivered import (
     WITHDRAWN,
     DeliveryId,
     delivered_links_key,
-    delivery_folder,
     line_of,
     read_changes,
     receivers_with_deliveries,
 )
 from flows.extensions.deliveries.formats import Confirmed, Delivery
-from flows.extensions.deliveries.handover import Handed, Receipts, confirm_handed, read_handed
+from flows.extensions.deliveries.handover import Handed, confirm_handed, newest_receipt, read_handed
 from flows.extensions.deliveries.settings import DEFAULT, receivers_in, settings_of
 from flows.extensions.deliveries.tables import DELIVERY_CHANGE
 from flows.runs.context import IssuerContext
-from flows.runs.errors import NotFoundError
-from flows.runs.identity import digest
-from flows.runs.store import Store, read_if_stored
 from flows.steps import Option, Sentence, Step
 
 
@@ -103,11 +99,6 @@ class DeliveredSoFar(NamedTuple):
     later: pl.DataFrame
 
 
-def place_below(issuer: str, id_: DeliveryId) -> str:
-    """Return the folder of a delivery where its receiver takes it."""
-    return f"{issuer}/{id_.receiver}/{id_.number:06d}/"
-
-
 def delivered_so_far(context: IssuerContext, receiver: str) -> DeliveredSoFar:
     """Read what was delivered to a receiver, and record the receipts that were dropped since."""
     issuer = context.issuer.issuer
@@ -142,15 +133,8 @@ def confirm(context: IssuerContext, number: int, reason: str, receiver: str = DE
     Raises NotFoundError where the delivery is not complete, NoReasonError.
     """
     issuer = context.issuer.issuer
-    confirmed = confirm_handed(context.adapters, line_of(issuer, receiver), number, reason)
-    if confirmed is None:
-        named = receiver if receiver != DEFAULT else ""
-        raise NotFoundError(
-            place=issuer,
-            what=f"complete delivery {number}{f' to {named}' if named else ''}",
-            command=Step("deliver", issuer, named, dry_run=True),
-        )
-    return confirmed
+    listing = Step("deliver", issuer, receiver if receiver != DEFAULT else "", dry_run=True)
+    return confirm_handed(context, line_of(issuer, receiver), number, reason, listing)
 
 
 def _never_written(
@@ -175,36 +159,16 @@ def _confirmations(
     A receipt that names the bytes of all files confirms its delivery; in doubt is one that does
     not. Those that came before the last confirmed delivery are not looked for.
     """
-    issuer = context.issuer.issuer
     confirmations = {each.number: each.confirmed for each in deliveries if each.confirmed}
     base = max(confirmations, default=0)
     unconfirmed = [each for each in deliveries if each.number > base]
-
-    def folders(sent: Handed[Delivery]) -> tuple[str, str]:
-        id_ = DeliveryId(receiver, sent.number)
-        return delivery_folder(issuer, sent.number, receiver), place_below(issuer, id_)
-
-    def sums(sent: Handed[Delivery]) -> Iterator[set[str]]:
-        """Yield the sums of all files, in clear and as sealed; none where they are in doubt."""
-        if sent.is_done:
-            yield set(sent.record.files.values())
-            yield _sums_of_sealed(context.adapters.store, folders(sent)[0], sent.record)
-
-    receipts = Receipts(context, settings_of(context.issuer, receiver))
-    number, doubts = receipts.newest(unconfirmed, folders, sums)
+    line = line_of(context.issuer.issuer, receiver)
+    settings = settings_of(context.issuer, receiver)
+    number, doubts = newest_receipt(context, line, settings, unconfirmed)
     if number:
         receipt = confirm(context, number, "receipt of the receiving side", receiver)
         confirmations[number] = receipt
     return confirmations, doubts
-
-
-def _sums_of_sealed(store: Store, folder: str, record: Delivery) -> set[str]:
-    """Return the sums of the sealed files; none where they are in clear or not all there."""
-    if record.sealed_to is None:
-        return set()
-    contents = [read_if_stored(store, folder + name) for name in record.names]
-    sums = {digest(content) for content in contents if content is not None}
-    return sums if None not in contents else set()
 
 
 def _confirmed_after(

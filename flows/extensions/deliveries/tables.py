@@ -35,6 +35,12 @@ def _handed_over() -> list[Column[object]]:
         column("confirmed_at", Moment(), "when it was recorded that it has come", null=True),
         column("confirmed_by", TEXT, "who recorded that", null=True),
         column("confirmed_reason", TEXT, "why: whose receipt", null=True),
+        column("sealed_to", TEXT, "fingerprint of the key; null: in clear", null=True),
+        column("tries", Integer(), "attempts to bring it that failed since one that did not"),
+        column("problem", TEXT, "why the last of them failed", null=True),
+        column("failing_since", Moment(), "the first of them", null=True),
+        column("tried_at", Moment(), "the last of them", null=True),
+        column("not_before", Moment(), "when it is tried again", null=True),
     ]
 
 
@@ -48,6 +54,11 @@ def _in_order() -> list[ForeignKeyConstraint | CheckConstraint]:
             "confirmed_at IS NULL AND confirmed_by IS NULL AND confirmed_reason IS NULL OR "
             f"done_at IS NOT NULL AND {confirmed} AND confirmed_reason IS NOT NULL",
             name="confirmed",
+        ),
+        CheckConstraint(
+            "tries = 0 AND problem IS NULL OR tries > 0 AND problem IS NOT NULL "
+            "AND failing_since IS NOT NULL AND tried_at IS NOT NULL AND not_before IS NOT NULL",
+            name="tries",
         ),
     ]
 
@@ -63,26 +74,15 @@ DELIVERY = Table(
     column("replaced", Integer(), "links that take the place of one withdrawn"),
     column("withdrawn", Integer(), "links that are withdrawn"),
     column("living", Integer(), "links that the receiver has after it"),
-    column("sealed_to", TEXT, "fingerprint of the key; null: in clear", null=True),
     column("opened", TEXT, "why it withdraws more than max_withdrawn; else empty"),
     column("taken_at", Moment(), "when its webhook took the event", null=True),
     column("emitted_at", Moment(), "when Prefect was told", null=True),
-    column("tries", Integer(), "attempts to hand it over that failed since the last that did not"),
-    column("problem", TEXT, "why the last of them failed", null=True),
-    column("failing_since", Moment(), "the first of them", null=True),
-    column("tried_at", Moment(), "the last of them", null=True),
-    column("not_before", Moment(), "when it is tried again", null=True),
     PrimaryKeyConstraint("issuer", "receiver", "number"),
     *_in_order(),
     CheckConstraint("after >= 0 AND after < number", name="after"),
     CheckConstraint("new >= 0 AND replaced >= 0 AND withdrawn >= 0 AND living >= 0", name="counts"),
     CheckConstraint(
         "done_at IS NOT NULL OR (taken_at IS NULL AND emitted_at IS NULL)", name="told"
-    ),
-    CheckConstraint(
-        "tries = 0 AND problem IS NULL OR tries > 0 AND problem IS NOT NULL "
-        "AND failing_since IS NOT NULL AND tried_at IS NOT NULL AND not_before IS NOT NULL",
-        name="tries",
     ),
     comment="A delivery of links to a receiver.",
 )
@@ -118,7 +118,6 @@ ACKNOWLEDGEMENT = Table(
     column("sha256", TEXT, "SHA-256 of the file"),
     column("status", TEXT, "what became of it: ACCP, PART, PEND or RJCT"),
     column("rows", JSON(), "how many of its rows, by what became of them"),
-    column("folder", TEXT, "the folder of its files"),
     column("subject", TEXT, "what it tells of: the run, or the key of the file"),
     column("says", TEXT, "digest of what it says; null: told again since, or closed", null=True),
     PrimaryKeyConstraint("issuer", "number"),

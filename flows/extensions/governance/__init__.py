@@ -5,6 +5,12 @@ work with. What an act does is its command's.
 """
 
 COMMANDS = ("agree",)
+HOOKS = {
+    "before_act": "before_act",
+    **dict.fromkeys(("govern", "checks"), "in_force"),
+    **dict.fromkeys(("work_kinds", "matters", "evidence_of", "row_finding"), "requests"),
+    **dict.fromkeys(("places", "mentions", "erase"), "requests"),
+}
 OPTIONS = {
     "approve": (
         r"[0-9a-f]{12}",

@@ -135,7 +135,7 @@ def govern(context: IssuerContext, *, is_rehearsal: bool) -> list[Text]:
     if comparison.is_same:
         return []
     if is_rehearsal:
-        return list(_rehearsed(issuer, comparison))
+        return list(_told(issuer, comparison)) if comparison.last else []
 
     def record(act: Act) -> list[Text]:
         now = compared(context._replace(adapters=context.adapters.within(act.connection)))
@@ -145,7 +145,7 @@ def govern(context: IssuerContext, *, is_rehearsal: bool) -> list[Text]:
             raise not_agreed(issuer, now)
         origin = "changed" if now.last else "found"
         _record(act, context, now, origin, "a command met them in the TOML")
-        return [_recorded(issuer, now)]
+        return list(_told(issuer, now))
 
     return enter(context.adapters, issuer, RECORDED, record)
 
@@ -244,23 +244,14 @@ def checks(context: IssuerContext) -> Iterator[tuple[str, Text | CardlinkError]]
         yield PART, not_agreed(context.issuer.issuer, comparison)
 
 
-def _recorded(issuer: str, comparison: Compared) -> Text:
-    """Return what a person should know of settings that were recorded."""
-    number = comparison.number
-    if not number:
-        return (
+def _told(issuer: str, comparison: Compared) -> Iterator[Text]:
+    """Yield what a person should know of settings that are recorded, or would be."""
+    if comparison.last is None:
+        yield (
             f"{issuer}: its settings are recorded as they are now (record 1); "
             "from now on every change is told"
         )
-    changed = in_words(comparison.changed)
-    return (
-        f"{issuer}: settings changed since record {number}, now recorded as {number + 1}: {changed}"
-    )
-
-
-def _rehearsed(issuer: str, comparison: Compared) -> Iterator[Text]:
-    """Yield what a person should know of settings that a real run would record, or refuse."""
-    if comparison.changed:
+    else:
         changed = in_words(comparison.changed)
         yield f"{issuer}: settings changed since record {comparison.number}: {changed}"
     if comparison.needing_two:

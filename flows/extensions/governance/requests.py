@@ -6,17 +6,21 @@ digest of all that, and the journal says what was done with it; so one that was 
 put back by another way is known. The journal repeats nothing that may name a cardholder.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from itertools import chain
 from typing import Any, Final
 
 import polars as pl
-from sqlalchemy import ColumnElement, or_, select, update
+from sqlalchemy import ColumnElement, Table, or_, select, update
 
+from flows.book.book import Book
+from flows.extensions.governance.in_force import made_with
 from flows.extensions.governance.tables import REQUEST
 from flows.operations.audit_journal import CHANGED, EMPTIED
 from flows.redaction import redact
+from flows.reports.work import Work
+from flows.reports.work_kinds import OPERATOR, Kind
 from flows.runs.adapters import Adapters
 from flows.runs.context import IssuerContext
 from flows.runs.documents import record_of_row
@@ -24,8 +28,9 @@ from flows.runs.erased import Mention, People, Place
 from flows.runs.identity import canonical, digest
 from flows.runs.journal import Act, enter, plain
 from flows.runs.keys import extracts
+from flows.runs.store import Cleaner
 from flows.runs.stored_run import StoredRun
-from flows.steps import Step, parsed_line
+from flows.steps import YOUR_NAME, Slot, Step, parsed_line
 from schemas.database import JOURNAL
 from schemas.records import Record
 
@@ -48,6 +53,24 @@ OF_PEOPLE: Final = ("line", "parameters", "would")
 CONTENT: Final = ("actor", "reason", "act", "files", "settings", *OF_PEOPLE)
 UNSIGNED: Final = (*CONTENT, "at", "by", "until")
 WHOLE: Final = (*UNSIGNED, "signature")
+
+REQUESTS = Kind(
+    "requests for a second person",
+    OPERATOR,
+    "Requested, and nobody has carried it out",
+    Step("worklist", Slot("issuer")),  # each request has its own line instead
+    noun="request",
+    of_one_run=True,
+)
+STOPPED = Kind(
+    "requests used up",
+    OPERATOR,
+    "A second person began to carry them out, and the command has not finished",
+    Step("worklist", Slot("issuer")),  # each request has its own line instead
+    "It is under way, or was stopped. Run the line again to request what is left to do.",
+    noun="request",
+    of_one_run=True,
+)
 
 Values = Mapping[str, Any]
 
@@ -163,6 +186,45 @@ def move(
     enter(adapters, context.issuer.issuer, f"request {state}", work)
 
 
+def work_kinds() -> tuple[Kind, ...]:
+    """Return the kinds of lines of the worklist about requests."""
+    return REQUESTS, STOPPED
+
+
+def matters(context: IssuerContext, _book: Book, _now: datetime) -> Iterator[Work]:
+    """Yield the requests that another person can carry out, and those whose command may have been
+    stopped.
+    """
+    issuer = context.issuer.issuer
+    waiting = unexpired(context)
+    yield from (_open_request(issuer, request) for request in waiting if request.is_open)
+    for request in stopped(waiting):
+        note = f"{request.second} began to carry it out for {request.actor}."
+        yield _line(issuer, request, STOPPED)._replace(note=note)
+
+
+def _open_request(issuer: str, request: Request) -> Work:
+    reason = f" ({request.reason})" if request.reason else ""
+    return _line(issuer, request, REQUESTS)._replace(
+        step=request.step.adding(approve=request.number, actor=YOUR_NAME),
+        note=(
+            f"{request.actor} requested it{reason}; a different person runs the line, or "
+            f"lets it expire at {request.until:%Y-%m-%d %H:%M} UTC."
+        ),
+    )
+
+
+def _line(issuer: str, request: Request, kind: Kind) -> Work:
+    return Work(
+        due=request.until,
+        kind=kind.name,
+        issuer=issuer,
+        since=request.since,
+        fields=(("name", request.number),),
+        step=request.step,
+    )
+
+
 def state_in_journal(context: IssuerContext, request: Request) -> str:
     """Return the state of a request by the journal, "" where that does not know it."""
     query = select(JOURNAL.c.changes).where(
@@ -184,14 +246,21 @@ def is_as_numbered(values: Values) -> bool:
     return bool(number_of(values) == values["number"])
 
 
-def finding(entered: Values, values: Values) -> str:
+def row_finding(table: Table, entered: Values, values: Values) -> str:
     """Return that a request is not what its number says, or lost it by no entry; "" if neither."""
+    if table is not REQUEST:
+        return ""
     if values["line"] is None:
         return "" if "line" in entered else EMPTIED
     return "" if is_as_numbered(values) else CHANGED
 
 
-def evidence(run: StoredRun) -> list[dict[str, Any]]:
+def evidence_of(run: StoredRun) -> dict[str, Any]:
+    """Return the settings that a run was made with, and the requests that name it."""
+    return {"settings_in_force.json": made_with(run), "requests.json": _naming(run)}
+
+
+def _naming(run: StoredRun) -> list[dict[str, Any]]:
     """Return the requests whose command names a run or its extract: which command, by whom, when;
     not what it was given, since it may name somebody.
     """
@@ -206,7 +275,12 @@ def evidence(run: StoredRun) -> list[dict[str, Any]]:
     ]
 
 
-def mentions(context: IssuerContext, people: People) -> Iterator[Mention]:
+def places() -> dict[str, Place]:
+    """Return where personal data is kept."""
+    return PLACES
+
+
+def mentions(context: IssuerContext, people: People, _runs: Collection[str]) -> Iterator[Mention]:
     """Yield the requests in which a word names some of these cardholders."""
     for request in requests(context.adapters, context.issuer.issuer):
         words = pl.Series(list(_words_in([request.parameters, request.would])), dtype=pl.String)
@@ -215,7 +289,9 @@ def mentions(context: IssuerContext, people: People) -> Iterator[Mention]:
             yield Mention(PLACE, request.number, [facts])
 
 
-def erase(context: IssuerContext, named: Iterable[Mention]) -> None:
+def erase(
+    context: IssuerContext, _cleaner: Cleaner, _people: People, named: Iterable[Mention]
+) -> None:
     """Remove what requests say of somebody, but that there was one."""
 
     def work(act: Act) -> None:

@@ -1,11 +1,31 @@
 """The table `[four_eyes]`: which acts need a second person, and who may be one."""
 
-from typing import Any, Self
+import re
+import unicodedata
+from typing import Annotated, Any, Self
 
-from pydantic import model_validator
+from pydantic import StringConstraints, model_validator
 
-from flows.extensions.governance.persons import normalised
-from schemas.settings import Act, Fingerprint, PersonName, Settings, setting
+from schemas.settings import Act, Fingerprint, Settings, setting
+
+PersonName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9.+_-]{0,40}$")]
+# Cyrillic, Greek and Armenian letters, and dotless i, that look like a Latin one
+_LOOK_ALIKES = str.maketrans(
+    "аеорсухіјѕԁһкмтвнԛԝӏɡοανρτκιυχϲϳօսոցһıƖ",
+    "aeopcyxijsdhkmtbhqwlgoavptkiuxcjouhqhil",
+)
+
+
+def normalised(name: str) -> str:
+    """Return what of a name tells persons apart: its letters and digits, in one form and case.
+
+    Letters of other scripts that look like Latin ones are those.
+
+    >>> normalised("Al.Ice") == normalised("alice") == normalised("аlісе")
+    True
+    """
+    plain = unicodedata.normalize("NFKC", name).casefold()
+    return re.sub(r"[\W_]+", "", plain).translate(_LOOK_ALIKES)
 
 
 class FourEyes(Settings):

@@ -10,7 +10,7 @@ import gnupg
 from flows.adapters.gpg import Keyring
 from flows.configuration import read_file
 from flows.errors import OperatorError
-from flows.extensions.governance.persons import normalised
+from flows.extensions.governance.settings import normalised
 from flows.runs.sealing import SecretKeyUnreadableError
 from flows.wiring import secret
 

@@ -18,7 +18,6 @@ from pydantic_core import to_jsonable_python
 from flows.errors import CardlinkError, GateError, OperatorError
 from flows.extensions.governance.changes import changes, flat, in_words
 from flows.extensions.governance.in_force import Compared, settings_numbered
-from flows.extensions.governance.persons import normalised
 from flows.extensions.governance.requests import (
     CARRIED_OUT,
     ENDED,
@@ -34,6 +33,7 @@ from flows.extensions.governance.requests import (
     store,
     unexpired,
 )
+from flows.extensions.governance.settings import normalised
 from flows.extensions.governance.signatures import PersonSignatures
 from flows.extensions.governance.tables import REQUEST
 from flows.redaction import redact, redacted
@@ -306,13 +306,18 @@ def as_shown(fact: Any, since: datetime) -> Any:
         case set() | frozenset():
             return as_shown(sorted(fact), since)
         case list() | tuple():
-            values = [as_shown(value, since) for value in fact]
-            content = json.dumps(values, sort_keys=True).encode()
-            is_long = len(values) > LONGEST
-            return {"number": len(values), "sha256": digest(content)} if is_long else values
+            return _list([as_shown(value, since) for value in fact])
         case datetime() | date():
             return _moment(fact.isoformat(), since)
     return _moment(redact(str(fact)), since)
+
+
+def _list(values: Sequence[Any]) -> Any:
+    """Return a list as it is stored."""
+    if len(values) <= LONGEST:
+        return values
+    content = json.dumps(values, sort_keys=True).encode()
+    return {"number": len(values), "sha256": digest(content)}
 
 
 def _moment(text: str, since: datetime) -> str:

@@ -13,3 +13,10 @@ RUN_OBJECTS = (
     rf"placements/{_PART}\.parquet",
     rf"placements/messages/{_PART}/\d{{9}}-\d{{8}}T\d{{12}}-[0-9a-f]{{8}}\.json",
 )
+HOOKS = {
+    "checks": "connection",
+    "summary_facts": "follow_links",
+    **dict.fromkeys(("across_facts", "sections", "gauges"), "funnel_words"),
+    "stages": "link_stages",
+    **dict.fromkeys(("folders", "places", "mentions", "erase"), "personal_data"),
+}

@@ -54,41 +54,24 @@ class AuthSettings(Settings):
 class SigningSettings(Settings):
     """Whether requests are signed, with which key, and what is signed."""
 
-    type: Literal["none", "hmac", "http_signature"] = setting(
+    type: Literal["none", "hmac"] = setting(
         "none",
-        "`hmac`: over `canonical`, in `headers`; `http_signature`: HTTP message signatures "
-        "(RFC 9421)",
+        "`hmac`: over `canonical`, in `headers`; another way is a plug-in of `[service.auth]`",
     )
-    key: Literal["session", "app_key", "environment"] = setting(
+    key: Literal["session", "app_key"] = setting(
         "session",
-        "the key: what the login gave as `login.session_key` of `[service.names]`, the integrator "
-        "key, or `CARDLINK_SERVICE_SIGNING_KEY` (a PEM, where the algorithm is no HMAC)",
+        "the key: what the login gave as `login.session_key` of `[service.names]`, or the "
+        "integrator key",
     )
-    key_encoding: Literal["text", "hex", "base64"] = setting("text", "how an HMAC key is written")
-    key_id: str | None = setting(
-        None, "name of the key; unset: what the login gave as `login.key_id`, else the integrator's"
-    )
-    algorithm: Literal[
-        "hmac-sha256",
-        "hmac-sha512",
-        "ed25519",
-        "ecdsa-p256-sha256",
-        "rsa-pss-sha512",
-        "rsa-v1_5-sha256",
-    ] = setting("hmac-sha256", "`hmac` has the first two, `http_signature` all but the second")
-    sign_login: bool = setting(False, "sign the login too; not with the key of the session")
+    key_encoding: Literal["text", "hex", "base64"] = setting("text", "how the key is written")
+    algorithm: Literal["hmac-sha256", "hmac-sha512"] = setting("hmac-sha256", "the digest")
     canonical: str = setting(
         "{method}\n{path}\n{query}\n{timestamp}\n{nonce}\n{body_sha256}",
-        f"`hmac`: what is signed: {_listed(CANONICAL)}",
+        f"what is signed: {_listed(CANONICAL)}",
     )
     headers: dict[Name, str] = setting(
         {"X-Signature": "{signature}", "X-Timestamp": "{timestamp}", "X-Nonce": "{nonce}"},
-        f"`hmac`: the headers that a request gets: {_listed(SIGNED)}",
-    )
-    components: tuple[str, ...] = setting(
-        ("@method", "@target-uri"),
-        "`http_signature`: what is signed of a request; of one with a body its digest is too",
-        min_length=1,
+        f"the headers that a request gets: {_listed(SIGNED)}",
     )
 
     @field_validator("canonical")

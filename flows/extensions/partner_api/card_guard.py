@@ -10,16 +10,20 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import polars as pl
+from sqlalchemy import ColumnElement, true
 
 from flows import steps
 from flows.book.attempts import SINGLE, active
-from flows.book.book import Book, read_book
+from flows.book.book import Book, book_of
 from flows.book.given_up import is_given_up
+from flows.book.stored_book import MOST_NAMED
 from flows.errors import OperatorError
 from flows.runs.business_date import local_day
 from flows.runs.commits import read_last_turn
 from flows.runs.context import IssuerContext
+from flows.runs.stored_runs import StoredRuns
 from flows.steps import REASON, Option, Sentence, Step
+from schemas.database import ATTEMPT
 from schemas.ledger import LINKED
 from schemas.records import SingleAsked
 
@@ -36,15 +40,15 @@ class CardTakenError(OperatorError):
 
 
 class CardGuard:
-    """The cards that are taken, by the issuer's book, which is read once, when first needed."""
+    """The cards with some cuids that are taken, by the issuer's book, which is read by one query,
+    when first needed.
+    """
 
-    def __init__(self, context: IssuerContext, cuids: Collection[str] | None = None) -> None:
-        """`cuids`: those of all cards that are asked about, where they are known."""
+    def __init__(self, context: IssuerContext, cuids: Collection[str]) -> None:
         self._context = context
         self._cuids = cuids
         self._today = local_day(context.adapters.now(), context.issuer.time_zone)
         self._book: Book | None = None
-        self._attempts = pl.DataFrame()
 
     def refuse_taken(self, attempt: SingleAsked) -> None:
         """Raise CardTakenError if the card has an active link or awaits one, or is given up.
@@ -54,7 +58,7 @@ class CardGuard:
         if attempt.override:
             return
         book = self._book or self._read()
-        of_cuid = self._attempts.filter(cuid=attempt.cuid)
+        of_cuid = book.attempts.filter(cuid=attempt.cuid)
         _refuse_given_up(book, of_cuid, attempt)
         of_card = pl.col("last_4") == attempt.last_4
         for earlier in of_cuid.filter(of_card & active(self._today)).iter_rows(named=True):
@@ -68,11 +72,12 @@ class CardGuard:
             self._book = None
 
     def _read(self) -> Book:
-        self._book = read_book(self._context.adapters, self._context.issuer.issuer)
-        self._attempts = self._book.attempts
-        if self._cuids is not None:
-            is_meant = pl.col("cuid").is_in(sorted(self._cuids))
-            self._attempts = self._attempts.filter(is_meant)
+        adapters = self._context.adapters
+        is_meant: ColumnElement[bool] = ATTEMPT.c.cuid.in_(sorted(self._cuids))
+        if len(self._cuids) > MOST_NAMED:
+            is_meant = true()
+        runs = StoredRuns(adapters, self._context.issuer.issuer)
+        self._book = book_of(adapters, runs, which=is_meant)
         return self._book
 
 

@@ -141,8 +141,6 @@ class CardLink(ServiceObject):
     card_id: Id = None  # at the service, which a reference names (2.8)
     cardholder_id: Id = None  # at the service
     cuid: Id = None  # the issuer's reference of the cardholder
-    # by which the service knows this version of the record: its ETag, else when it was changed
-    tag: str | None = None
 
 
 class Refusal(NamedTuple):

@@ -11,7 +11,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import chain
 from typing import Any, Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urljoin, urlsplit
+
+import httpx
 
 from flows.errors import CardlinkError
 from flows.extensions.partner_api.card_link import (
@@ -21,11 +23,9 @@ from flows.extensions.partner_api.card_link import (
     Refusal,
 )
 from flows.extensions.partner_api.jobs import CredentialRequest, JobMessage, JobRecord, Messages
-from flows.extensions.partner_api.pages import Pages
 from flows.extensions.partner_api.profile import ID, Profile
 from flows.extensions.partner_api.responses import (
     LOST_PAGE,
-    UNCHANGED,
     USUAL,
     Limits,
     document_of,
@@ -34,9 +34,7 @@ from flows.extensions.partner_api.responses import (
     link_of,
     messages_in,
     refusal_of,
-    tag_of,
     text_in,
-    unless_changed,
 )
 from flows.extensions.partner_api.service import (
     AnswerLostError,
@@ -46,7 +44,7 @@ from flows.extensions.partner_api.service import (
 )
 from flows.extensions.partner_api.sessions import Credentials, auth_of, it_has
 from flows.extensions.partner_api.settings import ServiceSettings
-from flows.extensions.partner_api.translation import elements, no_job_in, no_link_in
+from flows.extensions.partner_api.translation import elements, no_job_in, no_link_in, value_at
 from flows.extensions.partner_api.transport import (
     RateLimiter,
     Request,
@@ -58,6 +56,7 @@ from flows.extensions.partner_api.transport import (
 from flows.runs.retry import Retry
 
 ACCEPTED: Final = 202
+MOST_PAGES: Final = 1000
 CREATED_WITHIN: Final = 30.0  # seconds that a link may take whose creation was only accepted
 _BETWEEN_LOOKS: Final = 1.0  # seconds, while a link is being created
 _LOST_LINK: Final = "A link may exist: ask the partner before requesting another one for this card."
@@ -117,26 +116,13 @@ class ServiceClient:
         """Return the record of a link (2.9), by default with its card and cardholder."""
         return self._link(self._link_response(link_id, hydrate), self._settings.link_place())
 
-    def changed_link(self, link_id: str, tag: str | None) -> CardLink | None:
-        """Return the record of a link with its card and cardholder, and its tag where it has one.
-
-        None where it is still the one that had this tag (RFC 9110 13.1).
-        """
-        response = self._link_response(link_id, HYDRATE_CARDHOLDER, tag)
-        if response.status == UNCHANGED:
-            return None
-        record = self._link(response, self._settings.link_place())
-        return record.model_copy(update={"tag": tag_of(response.headers)})
-
     def link_document(self, link_id: str) -> object:
         """Return the record of a link as the service answers it; None where it is no JSON."""
         return document_of(self._link_response(link_id, HYDRATE_CARDHOLDER).body)
 
-    def _link_response(
-        self, link_id: str, hydrate: tuple[str, ...], tag: str | None = None
-    ) -> Response:
+    def _link_response(self, link_id: str, hydrate: tuple[str, ...]) -> Response:
         settings = self._settings
-        header = unless_changed(tag)
+        header = dict[str, str]()
         if hydrate:
             header[settings.hydration_header] = settings.link_hydration(*hydrate)
         place = settings.link_place()
@@ -150,17 +136,6 @@ class ServiceClient:
         """
         return self._job(self._job_response(job_id), job_id)
 
-    def changed_job(self, job_id: str, tag: str | None) -> JobRecord | None:
-        """Return the record of a job, and its tag where it has one.
-
-        None where it is still the one that had this tag (RFC 9110 13.1).
-        """
-        response = self._job_response(job_id, tag)
-        if response.status == UNCHANGED:
-            return None
-        record = self._job(response, job_id)
-        return record.model_copy(update={"tag": tag_of(response.headers)})
-
     def _job(self, response: Response, job_id: str) -> JobRecord:
         record = job_of(response.body, self._settings)
         if record is None:
@@ -173,10 +148,9 @@ class ServiceClient:
         """Return the record of a job as the service answers it; None where it is no JSON."""
         return document_of(self._job_response(job_id).body)
 
-    def _job_response(self, job_id: str, tag: str | None = None) -> Response:
+    def _job_response(self, job_id: str) -> Response:
         path = _path(self._settings.path("job"), job_id)
-        header = unless_changed(tag)
-        header[self._settings.hydration_header] = self._settings.job_hydration
+        header = {self._settings.hydration_header: self._settings.job_hydration}
         return self._sender.send(Request("GET", path, f"GET {path}", headers=header))
 
     @property
@@ -353,3 +327,63 @@ def _path(template: str, record_id: str, place: str = "") -> str:
     if not segment.strip("."):
         raise NoSuchRecordError(place=place or path)
     return path
+
+
+class Pages:
+    """The pages of one list: where the next one is, by what the last one was."""
+
+    def __init__(self, profile: Profile, base_url: str, path: str) -> None:
+        self._profile = profile
+        self._query = profile.next_page
+        self._first = httpx.URL(urljoin(f"{base_url.rstrip('/')}/", path.lstrip("/")))
+        self._seen: set[str] = set()
+        self._taken = 0  # messages on the pages so far
+
+    def first(self) -> str:
+        """Return the URL of the first page."""
+        if "{offset}" in self._query or "{page}" in self._query:
+            return self._with_query()
+        return self._checked(str(self._first))
+
+    def after(self, document: object, headers: Mapping[str, str], messages: int) -> str | None:
+        """Return the URL of the page after one with so many messages, None for the last.
+
+        Raises StrangeAnswerError for one at another address, or that was read already.
+        """
+        self._taken += messages
+        if not self._query:
+            link = self._link(document, headers)
+            return self._checked(urljoin(str(self._first), link)) if link else None
+        if "{cursor}" in self._query:
+            cursor = self._of_page("cursor", document)
+            return self._with_query(cursor) if cursor not in (None, "", False) else None
+        total = self._of_page("total", document)
+        done = self._taken if "{offset}" in self._query else len(self._seen)
+        is_last = done >= total if isinstance(total, int) else not messages
+        return None if is_last else self._with_query()
+
+    def _link(self, document: object, headers: Mapping[str, str]) -> str | None:
+        links = httpx.Response(200, headers=dict(headers)).links
+        in_body = self._of_page("next", document)
+        return links.get("next", {}).get("url") or (in_body if isinstance(in_body, str) else None)
+
+    def _of_page(self, name: str, document: object) -> str | int | None:
+        values = (value_at(document, place) for place in self._profile.places(f"page.{name}"))
+        return next((value for value in values if isinstance(value, str | int) and value), None)
+
+    def _with_query(self, cursor: str | int | None = None) -> str:
+        page = len(self._seen) + 1
+        query = self._query.format(cursor=cursor, offset=self._taken, page=page)
+        parameters = dict(httpx.QueryParams(query))
+        return self._checked(str(self._first.copy_merge_params(parameters)))
+
+    def _checked(self, url: str) -> str:
+        problem = ""
+        if urlsplit(url)[:2] != urlsplit(str(self._first))[:2]:
+            problem = "the next page is at another address, which nobody named"
+        elif url in self._seen or len(self._seen) >= MOST_PAGES:
+            problem = "its pages do not end"
+        if problem:
+            raise StrangeAnswerError(place=f"GET {self._first.path}", problem=problem)
+        self._seen.add(url)
+        return url

@@ -26,7 +26,6 @@ from flows.runs.stored_runs import StoredRuns
 from flows.wiring import begin_process, secret
 from schemas.issuer import Issuer
 
-SIGNING_KEY: Final = "CARDLINK_SERVICE_SIGNING_KEY"
 _NAMES: Final = ("app_name", "app_key", "username", "password")
 
 
@@ -45,8 +44,6 @@ def service_client(
     if settings is None:
         raise NoServiceError(issuer=issuer.issuer)
     variables = {name: f"CARDLINK_SERVICE_{name.upper()}" for name in _NAMES}
-    if settings.signing.key == "environment":
-        variables["signing_key"] = SIGNING_KEY
     secrets = {name: secret(variable) for name, variable in variables.items()}
     missing = [variables[name] for name, value in secrets.items() if not value]
     if missing:
@@ -57,6 +54,12 @@ def service_client(
         open_client(settings, Credentials(**secrets), retry, limits) as client,
     ):
         yield client
+
+
+def checks(context: IssuerContext) -> Iterator[tuple[str, str]]:
+    """Try the partner's service: credentials, login, clock, one record."""
+    for line in check_service(context):
+        yield "service", line
 
 
 LONGEST_WAIT: Final = 5.0  # seconds to connect, until a response comes, and until it is whole

@@ -29,13 +29,12 @@ from flows.extensions.partner_api.run_links import linked_rows, service_stages
 from flows.extensions.partner_api.service import Placing
 from flows.extensions.partner_api.settings import ServiceSettings
 from flows.extensions.partner_api.transaction_reports import ingest_transactions
-from flows.extensions.partner_api.transactions import reported
+from flows.extensions.partner_api.transactions import has_reports, reported
 from flows.reports.rebuild import rebuild
 from flows.runs.adapters import Adapters
 from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
 from flows.runs.identity import canonical
-from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.steps import Sentence, Slot, Step
@@ -85,7 +84,7 @@ def follow_links(
         "transactions": {"files": transactions.files, "rows": transactions.rows},
         "breaks": [break_._asdict() for break_ in transactions.breaks],
         "doubts": unknown_words(runs),
-        "funnel": funnel_of(store, issuer, runs, today),
+        "funnel": funnel_of(context.adapters, issuer, runs, today),
     }
     if not run:
         store.replace(f"{placements(issuer)}summary.json", [canonical(facts)])
@@ -157,6 +156,12 @@ def _renewed(context: IssuerContext, run: StoredRun) -> bool:
     return True
 
 
+def summary_facts(run: StoredRun, today: date) -> dict[str, Any]:
+    """Return the funnel of a run; nothing where nobody has reported anything."""
+    funnel = run_funnel(run, today)
+    return {"funnel": funnel} if funnel is not None else {}
+
+
 SHARE = 2_000_000  # rows counted at a time
 
 
@@ -165,17 +170,16 @@ def run_funnel(run: StoredRun, today: date) -> dict[str, Any] | None:
 
     None where neither the service nor a transaction report has reported anything.
     """
-    store = run.store
-    checks = store.keys(placements_of(run), shallow=True)
+    checks = run.store.keys(placements_of(run), shallow=True)
     has_placements = any(entry.key.endswith(".parquet") for entry in checks)
-    reports = store.keys(f"{placements(run.issuer)}reports/", shallow=True)
-    has_reports = any(True for _ in reports)
-    if not (has_placements or has_reports):
+    if not (has_placements or has_reports(run.adapters, run.issuer)):
         return None
-    return funnel_of(store, run.issuer, [run], today)
+    return funnel_of(run.adapters, run.issuer, [run], today)
 
 
-def funnel_of(store: Store, issuer: str, runs: Sequence[StoredRun], today: date) -> dict[str, Any]:
+def funnel_of(
+    adapters: Adapters, issuer: str, runs: Sequence[StoredRun], today: date
+) -> dict[str, Any]:
     """Return the funnel over runs of an issuer that have a report, each cardholder counted once.
 
     Beside the facts of `funnel.py`, `seen` is when the service last answered (ISO,
@@ -186,7 +190,7 @@ def funnel_of(store: Store, issuer: str, runs: Sequence[StoredRun], today: date)
     parts = []
     for share in range(shares):
         is_in_share = pl.col("cuid").hash().fill_null(0) % shares == share
-        by_cuid = reported(store, issuer, is_in_share)
+        by_cuid = reported(adapters, issuer, is_in_share)
         standings = [_standings(run, today, is_in_share, by_cuid) for run in runs]
         parts.append(cells(chain.from_iterable(standings)))
     return {**facts(add(parts)), **_queries(runs)}

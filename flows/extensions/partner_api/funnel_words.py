@@ -5,10 +5,11 @@ What is not known has no number and no share: the words say why.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from flows.commands import on_first_use
 from flows.extensions.partner_api.funnel import REACHED
 from flows.extensions.partner_api.placements import placements
 from flows.extensions.partner_api.unknowns import why
@@ -18,8 +19,12 @@ from flows.runs.documents import read_facts
 from flows.runs.store import Store
 from flows.steps import counted
 
+with on_first_use():
+    from flows.operations import metrics
+
 if TYPE_CHECKING:
     from flows.operations.metric_readings import Reading, Values
+    from flows.runs.context import IssuerContext
 
 Facts = Mapping[str, Any]
 PLACED = "placed"  # of whom it is known whether they failed or are under way
@@ -30,6 +35,25 @@ def stored_funnel(store: Store, issuer: str) -> dict[str, Any] | None:
     checked = read_facts(store, f"{placements(issuer)}summary.json") or {}
     funnel: dict[str, Any] | None = checked.get("funnel")
     return funnel
+
+
+def across_facts(context: IssuerContext) -> dict[str, Any]:
+    """Return the funnel over an issuer's runs, as the last check found it."""
+    return {"funnel": stored_funnel(context.adapters.store, context.issuer.issuer)}
+
+
+def sections(facts: Facts) -> Iterator[Section]:
+    """Yield the funnel as a report shows it."""
+    if facts.get("funnel"):
+        yield section(facts["funnel"])
+
+
+def gauges() -> list[metrics.Gauge]:
+    """Return how many cardholders reached a stage, and of how many that is not known."""
+    return [
+        metrics.Gauge("cardholders_reached", "Cardholders who reached a stage.", "stage", reached),
+        metrics.Gauge("cardholders_unknown", "Cardholders of whom nobody knows.", "stage", unknown),
+    ]
 
 
 def section(funnel: Facts) -> Section:

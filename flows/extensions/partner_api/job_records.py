@@ -58,7 +58,6 @@ class Job(NamedTuple):
     percent: int | None = None
     merchant_site: str | None = None
     recorded: bool = False  # known from its record, not only from messages
-    tag: str | None = None  # of the record that was read last, while nothing later is known
 
     @property
     def placed(self) -> bool:
@@ -239,7 +238,6 @@ class Placement(NamedTuple):
     seen: datetime | None = None
     moved: datetime | None = None  # the last check at which something had happened
     messages_seen: datetime | None = None
-    record_tag: str | None = None
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Placement:
@@ -257,15 +255,6 @@ class Placement(NamedTuple):
         """Merge in states of jobs; a cardholder with a job has opened the link."""
         jobs = merged((*self.jobs, *states))
         return self._replace(jobs=jobs, opened=True if jobs else self.opened)
-
-    def with_record(self, state: Job) -> Placement:
-        """Merge in a state that a job's record says: its tag replaces that of the one before."""
-        merged_in = self.with_jobs([state])
-        jobs = [
-            known._replace(tag=state.tag) if known.job_id == state.job_id else known
-            for known in merged_in.jobs
-        ]
-        return merged_in._replace(jobs=tuple(jobs))
 
     def record(self) -> dict[str, Any]:
         """Return the record of the table."""
@@ -365,10 +354,9 @@ def _states(messages: Messages) -> Iterator[tuple[str | None, RunStatus]]:
 
 
 def _reworded(state: Job, words: Words) -> Job:
-    """Return a job whose stored words mean what the settings say now; its record is due in full."""
+    """Return a job whose stored words mean what the settings say now."""
     end = state.termination_type
     return state._replace(
         status=meaning_of(state.status, words.status),
         termination_type=meaning_of(end, words.termination_type) if end else None,
-        tag=None,
     )

@@ -148,8 +148,6 @@ class JobRecord(RunStatus):
     created_on: Text = None
     last_updated_on: Text = None
     requests: tuple[CredentialRequest, ...] = ()
-    # by which the service knows this version of the record: its ETag, else when it was changed
-    tag: str | None = None
 
 
 class Messages(NamedTuple):

@@ -43,8 +43,6 @@ JOB: Final = pl.Struct(
         "percent": pl.UInt8,  # null if the service does not say
         "merchant_site": pl.String,  # null if the service does not say
         "recorded": pl.Boolean,  # its record was read: messages alone do not name the site
-        # by which the service knows the version of its record that was read last; null: also older
-        "tag": pl.String,
     }
 )
 
@@ -87,8 +85,6 @@ class Placements(Table):
     moved: pl.Datetime("us", "UTC") = pa.Field(nullable=True)  # type: ignore[valid-type]  # as above
     # the last check that read its cardholder's messages; null also in older tables
     messages_seen: pl.Datetime("us", "UTC") = pa.Field(nullable=True)  # type: ignore[valid-type]  # as above
-    # by which the service knows the version of the link's record that was read last
-    record_tag: pl.String = pa.Field(nullable=True)
 
 
 def dtypes() -> dict[str, pl.DataType]:

@@ -117,7 +117,7 @@ class _LinkQueries:
         if answer.has_learned:
             placement = placement._replace(seen=now)
         was_opened = bool(placement.opened) and not self._before.opened
-        if was_opened or _states(placement) != _states(self._before):
+        if was_opened or placement.jobs != self._before.jobs:
             placement = placement._replace(moved=now)
         return placement
 
@@ -134,18 +134,13 @@ class _LinkQueries:
             self._read_record_of(link_id)
 
     def _read_record_of(self, link_id: str) -> None:
-        """Read a record, where it has changed since it was read last, and note what it says."""
-        tag = self._usable_tag()
+        """Read a record, and note what it says."""
         try:
-            record = self._ask(
-                LINK_RECORDS, lambda: self._context.service.changed_link(link_id, tag)
-            )
+            record = self._ask(LINK_RECORDS, lambda: self._context.service.card_link(link_id))
         except NoSuchRecordError:
             self._in_vain(LINK_RECORDS, NO_RECORD)
             return
-        if record is None:
-            self._note_opening(self._placement.opened)
-        elif self._is_of_another(record):
+        if self._is_of_another(record):
             self._in_vain(LINK_RECORDS, OTHER_CARDHOLDER)
         else:
             self._note_record(record)
@@ -153,22 +148,10 @@ class _LinkQueries:
     def _note_record(self, record: CardLink) -> None:
         """Note what a record of the cardholder says."""
         cardholder_id = self._placement.cardholder_id or record.cardholder_id
-        self._placement = self._placement._replace(
-            cardholder_id=cardholder_id, record_tag=record.tag
-        )
+        self._placement = self._placement._replace(cardholder_id=cardholder_id)
         self._note_opening(record.opened)
         if self._follows and not cardholder_id:
             self._in_vain(MESSAGES, NO_CARDHOLDER)
-
-    def _usable_tag(self) -> str | None:
-        """Return the tag of the record that was read last, where all is known that it can say.
-
-        Otherwise it is read again: the settings may be others by now.
-        """
-        placement = self._placement
-        names_cardholder = placement.cardholder_id is not None or not self._follows
-        is_read = names_cardholder and placement.opened is not None
-        return placement.record_tag if is_read else None
 
     def _is_of_another(self, record: CardLink) -> bool:
         """Return whether a record names another cardholder than the row, where both name one."""
@@ -240,17 +223,15 @@ class _LinkQueries:
 
     def _read_job(self, known: Job) -> None:
         job_id = known.job_id
-        tag = known.tag if known.recorded else None
         try:
-            record = self._ask(JOB_RECORDS, lambda: self._context.service.changed_job(job_id, tag))
+            record = self._ask(JOB_RECORDS, lambda: self._context.service.job(job_id))
         except NoSuchRecordError:  # what its messages said of it stands
             self._questions[Question(JOB_RECORDS, NO_RECORD)] += 1
             return
         self._questions[Question(JOB_RECORDS, ANSWERED)] += 1
-        state = job(job_id, record, record.merchant_site) if record else None
-        if record and state:
-            read = state._replace(recorded=True, tag=record.tag)
-            self._placement = self._placement.with_record(read)
+        state = job(job_id, record, record.merchant_site)
+        if state:
+            self._placement = self._placement.with_jobs([state._replace(recorded=True)])
 
     def _ask(self, source: str, question: Callable[[], T]) -> T:
         """Put a question; NoSuchRecordError, or _FailedError where no other is to be put."""
@@ -277,11 +258,6 @@ class _LinkQueries:
         needs_record = self._follows and not self._placement.cardholder_id
         if source != LINK_RECORDS or needs_record:
             self._placement = self._placement._replace(jobs_trouble=cause)
-
-
-def _states(placement: Placement) -> list[Job]:
-    """Return what is known of jobs, whatever version of their records said it."""
-    return [state._replace(tag=None) for state in placement.jobs]
 
 
 def cause_of(error: CardlinkError) -> str:

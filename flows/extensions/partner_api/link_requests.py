@@ -10,9 +10,7 @@ import polars as pl
 from pydantic import ValidationError
 
 from flows.errors import CardlinkError, OperatorError, TryAgainError
-from flows.extensions.partner_api import expiry
 from flows.extensions.partner_api.card_link import CardLink, CardLinkRequest, Refusal
-from flows.extensions.partner_api.expiry import expiration_object
 from flows.extensions.partner_api.run_links import CardReferences, LinkRecords
 from flows.extensions.partner_api.service import (
     AnswerLostError,
@@ -21,7 +19,13 @@ from flows.extensions.partner_api.service import (
     NoServiceError,
     StrangeAnswerError,
 )
-from flows.extensions.partner_api.settings import ServiceSettings
+from flows.extensions.partner_api.settings import (
+    USUAL_LIFE,
+    ServiceSettings,
+    after,
+    expiration_object,
+    last_day,
+)
 from flows.redaction import redact
 from flows.results.confirmed_forms import link_rules
 from flows.results.links import judge_link
@@ -203,10 +207,10 @@ def end_of_links(context: IssuerContext, expires: str) -> date | None:
         return None
     today = local_day(context.adapters.now(), context.issuer.time_zone)
     try:
-        return expiry.last_day(text, today)
+        return last_day(text, today)
     except ValueError as error:
         problem = str(error)
-    example = expiry.after(expiry.USUAL, today)
+    example = after(USUAL_LIFE, today)
     raise LinkExpiryError(expires=redact(text), where=where, problem=problem, example=example)
 
 
@@ -305,7 +309,7 @@ class SingleRequests:
         """Return the day a link expires: from its record, else as requested, else as is usual."""
         record = pl.DataFrame({"expires": [raw]}, {"expires": pl.String})
         day: date | None = record.select(day_in("expires")).item()
-        return day or until or expiry.after(expiry.USUAL, self._today)
+        return day or until or after(USUAL_LIFE, self._today)
 
     def _recorded(self, prepared: Prepared, answered: SingleAnswered) -> SingleLink:
         single = prepared.single._replace(answered=answered)

@@ -9,10 +9,10 @@ with links, nor of an issue that is newer than what it reports.
 """
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import polars as pl
-from sqlalchemy import Connection, Table, select
+from sqlalchemy import Connection, select
 from sqlalchemy import update as update_rows
 
 from flows.book.news import read_mark
@@ -24,15 +24,12 @@ from flows.extensions.partner_api.link_placements import BILLABLE
 from flows.extensions.partner_api.placements import (
     check_marks,
     is_checked,
-    placements,
     read_placements,
 )
 from flows.extensions.partner_api.tables import PLACEMENT, READ_CHECK
-from flows.extensions.partner_api.tables import REPORTED_END as ENDS
 from flows.extensions.partner_api.transactions import reported
 from flows.extensions.partner_api.unknowns import REPORTS, SERVICE
 from flows.runs.cards import ISSUE
-from flows.runs.identity import digest
 from flows.runs.single_links import ARRIVED
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
@@ -70,7 +67,6 @@ REPORTED = pl.Schema(  # what transaction reports say of a cardholder
     }
 )
 _OF_LINK = (*STAGES, "under_way", "failed")
-_REPORTS: Final = ""  # in place of a run: what was read of transaction reports
 _PLACED = [
     *("row", "opened", "opened_seen", "authenticated"),
     *("running", "termination_type", "settled", "seen", "moved"),
@@ -235,15 +231,13 @@ class _Update(NamedTuple):
     """What is to be written: `version` is that of the watermark it was worked out from.
 
     `checked`: the mark of the last check of each run whose `followed` links were read; "" where it
-    has not ended. `gone`: runs that have no attempts any more. `reported`: a digest of the reports,
-    and what they say; None where they are the same.
+    has not ended. `gone`: runs that have no attempts any more.
     """
 
     version: int
     checked: Mapping[str, str]
     gone: Collection[str]
     followed: pl.DataFrame
-    reported: tuple[str, pl.DataFrame] | None
 
 
 class StagesOfLinks:
@@ -261,17 +255,12 @@ class StagesOfLinks:
             READ_CHECK.c.issuer == self._issuer
         )
         read = dict(connection.execute(known).tuples().all())
-        reports = self._reports()
-        reported_now = None
-        if reports != read.pop(_REPORTS, ""):
-            rows = reported(self._store, self._issuer, pl.lit(value=True))
-            reported_now = reports, reported_ends(rows)
         turns = self._turns(connection)
         checked, followed = self._followed(self._runs.within(connection), connection, turns, read)
         gone = read.keys() - turns.keys()
-        if not (checked or gone) and reported_now is None:
+        if not (checked or gone):
             return None
-        return _Update(version, checked, gone, followed, reported_now)
+        return _Update(version, checked, gone, followed)
 
     def write(self, connection: Connection, update: _Update) -> bool:
         """Write it; False where somebody else has written since it was worked out."""
@@ -282,12 +271,7 @@ class StagesOfLinks:
         for run in update.gone:
             delete_rows(connection, READ_CHECK, self._issuer, run=run)
         insert_rows(connection, PLACEMENT, self._issuer, update.followed)
-        marks = dict(update.checked)
-        if update.reported is not None:
-            marks[_REPORTS], ends = update.reported
-            delete_rows(connection, ENDS, self._issuer)
-            insert_rows(connection, ENDS, self._issuer, ends.with_row_index("place"))
-        for run, mark in marks.items():
+        for run, mark in update.checked.items():
             replace_row(connection, READ_CHECK, {"issuer": self._issuer, "run": run, "mark": mark})
         version = update_rows(WATERMARK).where(WATERMARK.c.issuer == self._issuer)
         connection.execute(version.values(version=update.version + 1))
@@ -327,23 +311,13 @@ class StagesOfLinks:
         known = [read_placements(run, part, _PLACED) for part in run.committed().ledger]
         return followed_links(pl.concat(known), attempts)
 
-    def _reports(self) -> str:
-        """Return a digest of the transaction reports that are stored; "" where there are none."""
-        prefix = f"{placements(self._issuer)}reports/"
-        listed = [f"{entry.key} {entry.size} {entry.version}" for entry in self._store.keys(prefix)]
-        return digest("\n".join(listed).encode()) if listed else ""
 
-
-def stages_of(runs: StoredRuns) -> Callable[[pl.DataFrame], pl.DataFrame]:
+def stages(runs: StoredRuns) -> Callable[[pl.DataFrame], pl.DataFrame]:
     """Return what says of cards how far their links came."""
     projections = BookOfRuns(runs), StagesOfLinks(runs)
     with tables(runs.adapters, runs.issuer, *projections) as connection:
-        followed = _read(connection, PLACEMENT, runs.issuer, FOLLOWED)
-        reports = _read(connection, ENDS, runs.issuer, REPORTED)
+        columns = [PLACEMENT.c[name] for name in FOLLOWED]
+        query = select(*columns).where(PLACEMENT.c.issuer == runs.issuer)
+        followed = read_frame(connection, query.order_by(*PLACEMENT.primary_key), FOLLOWED)
+    reports = reported_ends(reported(runs.adapters, runs.issuer, pl.lit(value=True)))
     return lambda cards: known_of_cards(cards, followed, reports)
-
-
-def _read(connection: Connection, table: Table, issuer: str, schema: pl.Schema) -> pl.DataFrame:
-    columns = [table.c[name] for name in schema]
-    query = select(*columns).where(table.c.issuer == issuer)
-    return read_frame(connection, query.order_by(*table.primary_key), schema)

@@ -88,7 +88,8 @@ def link_row(
     prepared = prepared_request(
         context, fields, id_, run, row, terms=terms, supply=supply, reference=reference
     )
-    CardGuard(context).refuse_taken(prepared.single.asked)
+    attempt = prepared.single.asked
+    CardGuard(context, [attempt.cuid]).refuse_taken(attempt)
     try:
         with hiding(*prepared.secrets):  # a refusal may repeat them
             return requests.send(prepared)
@@ -137,7 +138,8 @@ def link_typed(
     id_ = f"{context.adapters.now():%Y%m%dT%H%M%S%f}-{secrets.token_hex(4)}"
     requests = SingleRequests(context, linking)
     prepared = prepared_request(context, refined.single(), id_, terms=terms)
-    CardGuard(context).refuse_taken(prepared.single.asked)
+    attempt = prepared.single.asked
+    CardGuard(context, [attempt.cuid]).refuse_taken(attempt)
     with hiding(*prepared.secrets):
         return requests.send(prepared)
 

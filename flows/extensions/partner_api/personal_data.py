@@ -3,7 +3,9 @@
 from collections.abc import Collection, Iterable, Iterator
 
 import polars as pl
+from sqlalchemy import Connection
 
+from flows.book.stored_book import delete_rows
 from flows.extensions.partner_api.placements import (
     mark_check,
     messages_of,
@@ -11,7 +13,8 @@ from flows.extensions.partner_api.placements import (
     read_placements,
     transactions,
 )
-from flows.extensions.partner_api.transactions import kept_reports
+from flows.extensions.partner_api.tables import REPORTED_ROW
+from flows.extensions.partner_api.transactions import POSITION, reported_rows
 from flows.runs.context import IssuerContext
 from flows.runs.erased import IDENTITY, Mention, People, Place, rows_of
 from flows.runs.frames import from_parquet, write_parquet
@@ -19,6 +22,7 @@ from flows.runs.store import Cleaner, read
 from flows.runs.stored_run import StoredRun
 
 PLACE = "placements"
+REPORTS = f"database, table {REPORTED_ROW.name}"
 PLACES = {
     PLACE: Place(
         "ids at the partner, whether the link was opened, merchants at which the card was placed",
@@ -29,18 +33,26 @@ PLACES = {
 }
 
 
+def folders() -> tuple[str, ...]:
+    """Return the folders of an issuer that erasures clean."""
+    return ("placements",)
+
+
+def places() -> dict[str, Place]:
+    """Return where personal data is kept."""
+    return PLACES
+
+
 def mentions(context: IssuerContext, people: People, runs: Collection[str]) -> Iterator[Mention]:
     """Yield what is known of cardholders: of their rows of these runs, and by reports."""
     for run in sorted(runs):
         yield from _in_run(StoredRun.by_id(context.adapters, run), people)
-    store = context.adapters.store
-    for key in kept_reports(store, context.issuer.issuer):
-        report = from_parquet(read(store, key))
-        named = report.filter(people.named_by(report["cuid"]))
-        if not named.is_empty():
-            yield Mention(PLACE, key, named.to_dicts())
-            # the report itself was dropped by the partner
-            yield Mention("results", transactions(context.issuer.issuer), ())
+    rows = reported_rows(context.adapters, context.issuer.issuer)
+    named = rows.filter(people.named_by(rows["cuid"]))
+    if not named.is_empty():
+        yield Mention(PLACE, REPORTS, named.to_dicts())
+        # the reports themselves were dropped by the partner
+        yield Mention("results", transactions(context.issuer.issuer), ())
 
 
 def _in_run(run: StoredRun, people: People) -> Iterator[Mention]:
@@ -60,21 +72,30 @@ def _in_run(run: StoredRun, people: People) -> Iterator[Mention]:
 
 
 def erase(
-    context: IssuerContext, cleaner: Cleaner, people: People, named: Iterable[Mention]
+    context: IssuerContext, cleaner: Cleaner, _people: People, named: Iterable[Mention]
 ) -> None:
     """Take cardholders out of what is known of links, and of transaction reports."""
-    store = context.adapters.store
     for mention in named:
         if mention.place != PLACE:
             continue
-        if mention.key.endswith(".json"):
+        if mention.key == REPORTS:
+            _erase_reported(context, mention)
+        elif mention.key.endswith(".json"):
             cleaner.delete(mention.key)
-            continue
-        frame = from_parquet(read(store, mention.key))
-        if mention.run:
-            others = frame.filter(~pl.col("row").is_in(mention.rows))
         else:
-            others = frame.filter(~people.named_by(frame["cuid"]))
-        write_parquet(store, mention.key, others)
-        if mention.run:
-            mark_check(StoredRun.by_id(context.adapters, mention.run))
+            run = StoredRun.by_id(context.adapters, mention.run)
+            known = from_parquet(read(run.store, mention.key))
+            others = known.filter(~pl.col("row").is_in(mention.rows))
+            write_parquet(run.store, mention.key, others)
+            mark_check(run)
+
+
+def _erase_reported(context: IssuerContext, named: Mention) -> None:
+    issuer = context.issuer.issuer
+
+    def work(connection: Connection) -> None:
+        for row in named.facts:
+            place = {"file": row["file"], POSITION: row[POSITION]}
+            delete_rows(connection, REPORTED_ROW, issuer, **place)
+
+    context.adapters.database.act(issuer, work)

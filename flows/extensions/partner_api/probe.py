@@ -7,7 +7,7 @@ profile is guessed by names alone; a guess that could be wrong is a doubt, which
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import date
 from itertools import chain, product
 from typing import Any, Final, NamedTuple
@@ -16,13 +16,11 @@ from urllib.parse import urlsplit
 import polars as pl
 
 from flows.extensions.partner_api.card_link import CardLink
-from flows.extensions.partner_api.jobs import number
-from flows.extensions.partner_api.profile import Places, Profile
+from flows.extensions.partner_api.profile import NAMES, Places, Profile
 from flows.extensions.partner_api.run_links import LinkedRow
 from flows.extensions.partner_api.service import StrangeAnswerError
 from flows.extensions.partner_api.settings import ServiceSettings
 from flows.extensions.partner_api.translation import (
-    STATUS_DATA,
     fields_of,
     fold,
     link_in_our_words,
@@ -149,48 +147,6 @@ def _paths(fields: Mapping[str, Places]) -> Iterator[str]:
 
 
 RECORD: Final = "record"  # the name of where a record is in a body
-LONGEST_TIMEOUT: Final = 7200  # seconds; more may be milliseconds
-# Spellings of the last name of a path, or of its last two, by field; letters and digits only.
-LINK_SIGNS: Final[Mapping[str, str]] = {
-    "id": "id linkid cardlinkid linkkey linkref linkreference uuid",
-    "url": "url href link uri linkurl cardlinkurl address",
-    "cardholder_long_token": "token longtoken cardholdertoken cardholderlongtoken",
-    "expiration_date": "expires expirationdate expireson expiresat expiration expiry validuntil "
-    "validto",
-    "opened_on": "opened openedon openedat firstopened firstopenedat verifiedon verifiedat "
-    "visitedat",
-    "card_id": "cardid cardref cardreference",
-    "cardholder_id": "cardholderid cardholderref holderid holderref",
-    "cuid": "cuid externalid holderexternalid customerid externalreference externalref",
-}
-JOB_SIGNS: Final[Mapping[str, str]] = {
-    "id": "id jobid jobref",
-    "cardholder_id": "cardholderid cardholderref holderid holderref",
-    "status": "status state jobstatus phase",
-    "termination_type": "terminationtype termination outcome endtype completiontype result",
-    "percent_complete": "percentcomplete percent progress progresstotal totalprogress",
-    "auth_percent_complete": "authpercentcomplete authpercent progresslogin authprogress",
-    "job_timeout": "jobtimeout timeout remaining timeleft expiresin",
-    "status_message": "statusmessage statustext message text",
-    "merchant_site": "merchantsite merchantsitename merchantsitehostname site sitename sitehost "
-    "merchant merchantname merchanthostname merchanthost",
-    "credential_requests": "credentialrequests pending requests pendingrequests",
-}
-_UNIT: Final = re.compile(r"(epoch)?(ms|millis|milliseconds|seconds|timestamp|epoch)$")
-# how the type of a field begins, where it is known
-KINDS: Final[Mapping[str, str]] = {
-    "url": "text (address)",
-    "status": "text",
-    "termination_type": "text",
-    "status_message": "text",
-    "merchant_site": "text",
-    "percent_complete": "number",
-    "auth_percent_complete": "number",
-    "credential_requests": "list",
-}
-HINTS: Final = {
-    "credential_requests": "; a job that waits has them where [service] job_hydration is right"
-}
 # what a record need not have: nothing is lost without it
 OPTIONAL: Final = frozenset({"cardholder_long_token", "card_id", "job_timeout"})
 
@@ -202,74 +158,30 @@ class Guess(NamedTuple):
     doubts: list[str]
 
 
-def guessed_link(document: object, types: Mapping[str, str], profile: Profile) -> Guess:
-    """Return the names for the record of a link; `types`: of its fields, by path."""
-    return _guessed("link", document, types, profile, LINK_SIGNS)
-
-
-def guessed_job(document: object, types: Mapping[str, str], profile: Profile) -> Guess:
-    """Return the names for the record of a job; `types`: of its fields, by path."""
-    guess = _guessed("job", document, types, profile, JOB_SIGNS)
-    timeouts = {
-        path: number(value_at(document, path)) for path in _candidates(types, "job_timeout")
-    }
-    long = [path for path, seconds in timeouts.items() if (seconds or 0) > LONGEST_TIMEOUT]
-    if not long or profile.places("job.job_timeout_ms"):
-        return guess
-    doubt = "job.job_timeout_ms: more time is left than any job has; is it in milliseconds?"
-    others = [line for line in guess.lines if not line.startswith("job.job_timeout =")]
-    name = long[0]
-    for selector in profile.places("job.record"):
-        name = name.removeprefix(f"{selector}.")
-    unit = [f"job.job_timeout_ms = {toml([name])}  # a doubt", "job.job_timeout = []"]
-    return Guess([*others, *unit], [*guess.doubts, doubt])
-
-
-def _candidates(types: Mapping[str, str], field: str) -> list[str]:
-    return [path for path in types if _has_name(path, JOB_SIGNS[field].split())]
-
-
-def _of_kind(field: str, types: Mapping[str, str], paths: Sequence[str]) -> list[str]:
-    """Return the paths whose type is one that the field can have; a null may be of any."""
-    kind = KINDS.get(field, "")
-    return [path for path in paths if types[path].startswith((kind, "null"))]
-
-
-def _guessed(
-    table: str,
-    document: object,
-    types: Mapping[str, str],
-    profile: Profile,
-    signs: Mapping[str, str],
-) -> Guess:
+def guessed(table: str, document: object, types: Mapping[str, str], profile: Profile) -> Guess:
+    """Return the names for a record, `link` or `job`, that has them as the interface does, but in
+    another place; of the others, that nothing is called so. `types`: of its fields, by path.
+    """
     lines = list[str]()
     doubts = list[str]()
     fields = profile.fields(table)
     in_record = _of_record(document, types, fields[RECORD])
-    for field, spellings in signs.items():
-        places = fields[field]
-        if _is_found(document, fields[RECORD], places):
+    for field, places in fields.items():
+        usual = [_last_name(place) for place in NAMES[f"{table}.{field}"].usual]
+        if field == RECORD or not usual or _is_found(document, fields[RECORD], places):
             continue
-        shallow = _shallowest(field, in_record, spellings)
-        if not shallow and field in OPTIONAL:
-            continue
-        if not shallow:
-            hint = HINTS.get(field, "")
-            lines.append(f"# {table}.{field}: nothing that came looks like it{hint}")
-            doubts.append(f"{table}.{field}: nothing that came looks like it{hint}")
-            continue
-        comment = "guessed" if len(shallow) == 1 else f"a doubt: or {', '.join(shallow[1:])}"
-        others = places if field in STATUS_DATA else ()
-        lines.append(f"{table}.{field} = {toml([shallow[0], *others])}  # {comment}")
-        doubts.append(f"{table}.{field}: is it {' or '.join(shallow)}?")
+        named = [path for path in in_record if "[]" not in path and _last_name(path) in usual]
+        paths = sorted(named, key=lambda path: path.count("."))
+        if paths:
+            lines.append(f"{table}.{field} = {toml(paths[:1])}  # guessed")
+            doubts.append(f"{table}.{field}: is it {' or '.join(paths)}?")
+        elif field not in OPTIONAL:
+            lines.append(f"# {table}.{field}: nothing that came is called so")
     return Guess(lines, doubts)
 
 
-def _shallowest(field: str, types: Mapping[str, str], spellings: str) -> list[str]:
-    """Return the paths that a field may be at, those of the least depth."""
-    named = [path for path in types if _has_name(path, spellings.split())]
-    matches = _of_kind(field, types, named)
-    return [path for path in matches if path.count(".") == _depth(matches)]
+def _last_name(path: str) -> str:
+    return fold(path.rpartition(".")[2])
 
 
 def _of_record(document: object, types: Mapping[str, str], selectors: Places) -> Mapping[str, str]:
@@ -298,15 +210,3 @@ def _is_there(record: object, place: str) -> bool:
             return False
         record = record[name]
     return True
-
-
-def _depth(paths: Sequence[str]) -> int:
-    return min((path.count(".") for path in paths), default=0)
-
-
-def _has_name(path: str, spellings: Sequence[str]) -> bool:
-    if "[]" in path:
-        return False
-    names = path.split(".")
-    last_names = (fold("".join(names[-count:])) for count in (1, 2))
-    return any(name in spellings or _UNIT.sub("", name) in spellings for name in last_names)

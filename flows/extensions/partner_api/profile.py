@@ -72,7 +72,6 @@ NAMES: Final[Mapping[str, Named]] = {
     f"{_CREDENTIALS}.password": Named(("password",), "of a login: the password"),
     "login.session_token": Named(("session_token",), "of its response: the token"),
     "login.session_key": Named(("session_key",), "of its response: the key to sign with"),
-    "login.key_id": Named((), "of its response: the name of that key"),
     "request.service": Named(("service",), "of a request for a link: the service object"),
     "request.fi_key": Named(("financial_institution_key",), "the same: `fi_key`"),
     "request.safe_key": Named(("safe_key",), "the same: `safe_key`"),

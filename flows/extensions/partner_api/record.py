@@ -182,10 +182,10 @@ def _proposed(
     settings: Profile, facts: Mapping[str, Any], record: object, job_record: object
 ) -> dict[str, Any]:
     """Return the tables that fit what was answered, and what a person has to answer."""
-    proposals = [probe.guessed_link(record, facts["link"], settings)]
+    proposals = [probe.guessed("link", record, facts["link"], settings)]
     doubts = list[str]()
     if facts["job"]:
-        proposals.append(probe.guessed_job(job_record, facts["job"], settings))
+        proposals.append(probe.guessed("job", job_record, facts["job"], settings))
     else:
         doubts.append("job: no job of this link is known; name one with --job")
     lines = list(chain.from_iterable(proposal.lines for proposal in proposals))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 import httpx
@@ -25,7 +25,6 @@ from flows.extensions.partner_api.jobs import (
 from flows.extensions.partner_api.profile import INTERFACE, Profile
 from flows.extensions.partner_api.translation import job_in_our_words, link_in_our_words, value_at
 from flows.harmless import with_cuid
-from flows.redaction import redact
 from flows.results.error_text import parse_error
 
 # in place of what was on a page of messages that was lost
@@ -181,32 +180,3 @@ def _unpacked(received: bytes, most: int) -> bytes:
     if received and not stream.eof:
         raise UnreadableBodyError("compressed, and cut off")
     return body
-
-
-# Conditional requests (RFC 9110 8.8, 13.1): a record is sent again only where it has changed
-# --------------------------------------------------------------------------------------------------
-
-UNCHANGED: Final = 304
-_LONGEST: Final = 200  # characters of a tag that is kept
-_ENTITY_TAGS: Final = ('"', 'W/"')
-
-
-def tag_of(headers: Mapping[str, str]) -> str | None:
-    """Return by what a service knows this version of a record: ETag, else Last-Modified.
-
-    None where it says neither, or what could be a card number.
-    """
-    for name in ("ETag", "Last-Modified"):
-        tag = headers.get(name, "").strip()
-        if tag and len(tag) <= _LONGEST and tag.isascii() and redact(tag) == tag:
-            return tag
-    return None
-
-
-def unless_changed(tag: str | None) -> dict[str, str]:
-    """Return the header of a request for a record that had this tag."""
-    if tag is None:
-        return {}
-    if tag.startswith(_ENTITY_TAGS):
-        return {"If-None-Match": tag}
-    return {"If-Modified-Since": tag}

@@ -18,11 +18,8 @@ class Placing(Protocol):
     Raises NoSuchRecordError for an unknown id.
     """
 
-    def changed_link(self, link_id: str, tag: str | None) -> CardLink | None:
-        """Return a link's record, its card and cardholder with it.
-
-        None where it is still the one that had this tag.
-        """
+    def card_link(self, link_id: str) -> CardLink:
+        """Return a link's record, its card and cardholder with it."""
         ...
 
     def cardholder_messages(self, cardholder_id: str) -> bytes:
@@ -32,8 +29,8 @@ class Placing(Protocol):
         """
         ...
 
-    def changed_job(self, job_id: str, tag: str | None) -> JobRecord | None:
-        """Return a job's record; None where it is still the one that had this tag."""
+    def job(self, job_id: str) -> JobRecord:
+        """Return a job's record."""
         ...
 
 
@@ -103,8 +100,7 @@ class SigningKeyError(OperatorError):
 
     message = "Requests cannot be signed with {algorithm} and this key ({problem})."
     next_step = (
-        "Compare [service.signing] with the partner's documentation: key, key_encoding, algorithm. "
-        "A private key is a PEM without a passphrase."
+        "Compare [service.signing] with the partner's documentation: key, key_encoding, algorithm."
     )
 
 

@@ -12,13 +12,13 @@ import base64
 import hashlib
 import hmac
 import secrets
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from importlib.metadata import entry_points
 from threading import Lock
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import httpx
 
@@ -34,7 +34,6 @@ from flows.extensions.partner_api.translation import fields_of
 
 UNAUTHORISED: Final = 401
 GROUP: Final = "cardlink.service_auth"
-LABEL: Final = "sig1"  # of an HTTP message signature
 LOGIN: Final = "the login"  # as messages name it
 Flow = Generator[httpx.Request, httpx.Response, None]
 
@@ -47,7 +46,6 @@ class Credentials:
     app_key: str = field(repr=False)
     username: str = field(repr=False)
     password: str = field(repr=False)
-    signing_key: str = field(default="", repr=False)  # where requests are signed with one
 
     def as_json(self) -> dict[str, str]:
         """Return the properties as requests spell them."""
@@ -93,12 +91,9 @@ class SessionAuth(httpx.Auth):
 
     requires_request_body = True
 
-    def __init__(
-        self, settings: ServiceSettings, credentials: Credentials, signer: Signer | None = None
-    ) -> None:
+    def __init__(self, settings: ServiceSettings, credentials: Credentials) -> None:
         self._settings = settings
         self._credentials = credentials
-        self._signer = signer or signer_of(settings.signing)
         self._lock = Lock()
         self._session: SessionKeys | None = None
 
@@ -125,10 +120,7 @@ class SessionAuth(httpx.Auth):
         credentials = self._credentials
         if not self._settings.path("login"):
             return SessionKeys(credentials.app_key, self._key(b""))
-        login = self._login()
-        if self._settings.signing.sign_login:
-            self._signer.sign(login, self._key(b""), "")
-        response = yield login
+        response = yield self._login()
         token = text_in(response.content, self._settings.places("login.session_token"))
         if not self._settings.auth.token:
             token = token or ""
@@ -156,13 +148,9 @@ class SessionAuth(httpx.Auth):
     def _key(self, login: bytes) -> SigningKey:
         """Return the key that requests are signed with; `login`: the body of its response."""
         signing = self._settings.signing
-        named = text_in(login, self._settings.places("login.key_id"))
-        name = signing.key_id or named or self._credentials.app_name
-        match signing.key:
-            case "app_key":
-                return SigningKey(self._credentials.app_key, name)
-            case "environment":
-                return SigningKey(self._credentials.signing_key, name)
+        name = self._credentials.app_name
+        if signing.key == "app_key":
+            return SigningKey(self._credentials.app_key, name)
         key = text_in(login, self._settings.places("login.session_key"))
         if signing.type != "none" and key is None and login:
             problem = "no key to sign with; name its field in [service.names] login.session_key"
@@ -172,7 +160,9 @@ class SessionAuth(httpx.Auth):
     def _prepare(self, request: httpx.Request, session: SessionKeys) -> None:
         request.headers.update(self._own_headers())
         show_token(request, self._settings.auth.token, session.token)
-        self._signer.sign(request, session.key, session.token)
+        signing = self._settings.signing
+        if signing.type == "hmac":
+            sign(request, signing, session.key, session.token, datetime.now(UTC))
 
     def _forget(self, session: SessionKeys) -> None:
         """End a session, unless another thread already has a new one."""
@@ -209,11 +199,8 @@ def show_token(request: httpx.Request, where: str, token: str) -> None:
         request.headers[name] = value.replace("{token}", token)
 
 
-Clock = Callable[[], datetime]
-
-
 class SigningKey(NamedTuple):
-    """A key and its name; the key as the settings write it, or a PEM."""
+    """A key, as the settings write it, and its name."""
 
     secret: str
     name: str
@@ -222,94 +209,28 @@ class SigningKey(NamedTuple):
         return f"SigningKey(name={self.name!r})"
 
 
-class Signer(Protocol):
-    """Signs a request in place."""
-
-    def sign(self, request: httpx.Request, key: SigningKey, token: str) -> None:
-        """Add the signature's headers to a request, in place of earlier ones."""
-        ...
-
-
-class NoSigner:
-    """Requests are not signed."""
-
-    def sign(self, request: httpx.Request, key: SigningKey, token: str) -> None:
-        """Leave the request as it is."""
-
-
-class HmacSigner:
-    """Signs a canonical string of a request with a shared key."""
-
-    def __init__(self, settings: SigningSettings, clock: Clock) -> None:
-        self._settings = settings
-        self._clock = clock
-        self._hash = settings.algorithm.removeprefix("hmac-")
-
-    def sign(self, request: httpx.Request, key: SigningKey, token: str) -> None:
-        """Add the headers that the settings name."""
-        settings = self._settings
-        shared = {**_moments(self._clock()), "nonce": secrets.token_hex(16), "key_id": key.name}
-        canonical = settings.canonical.format(**_parts(request), **shared, token=token)
-        secret = key_bytes(key.secret, settings.key_encoding)
-        digest = hmac.digest(secret, canonical.encode(), self._hash)
-        signed = {
-            **shared,
-            "signature": digest.hex(),
-            "signature_base64": base64.b64encode(digest).decode(),
-            "algorithm": settings.algorithm,
-        }
-        headers = {name: value.format(**signed) for name, value in settings.headers.items()}
-        request.headers.update(headers)
-
-
-class MessageSigner:
-    """Signs the components of a request as RFC 9421 says, with the digest of its body."""
-
-    def __init__(self, settings: SigningSettings, clock: Clock) -> None:
-        self._settings = settings
-        self._clock = clock
-
-    def sign(self, request: httpx.Request, key: SigningKey, token: str) -> None:
-        """Add `Signature-Input` and `Signature`, and `Content-Digest` where there is a body."""
-        from http_message_signatures import (
-            HTTPMessageSignaturesException,
-            HTTPMessageSigner,
-            MappingKeyResolver,
-        )
-
-        settings = self._settings
-        secret = key.secret.encode()
-        if settings.algorithm == "hmac-sha256":
-            secret = key_bytes(key.secret, settings.key_encoding)
-        signer = HTTPMessageSigner(
-            signature_algorithm=_algorithms()[settings.algorithm],
-            key_resolver=MappingKeyResolver(public_keys={}, private_keys={key.name: secret}),
-        )
-        try:
-            signer.sign(
-                request,
-                key_id=key.name,
-                created=self._clock(),
-                label=LABEL,
-                include_alg=False,
-                covered_component_ids=_present(settings.components, request),
-                body=request.content or None,
-            )
-            problem = ""
-        except (HTTPMessageSignaturesException, ValueError, TypeError) as error:
-            problem = type(error).__name__
-        if problem:
-            raise SigningKeyError(algorithm=settings.algorithm, problem=problem)
-
-
-def signer_of(settings: SigningSettings, clock: Clock = lambda: datetime.now(UTC)) -> Signer:
-    """Return how requests are signed."""
-    match settings.type:
-        case "hmac":
-            return HmacSigner(settings, clock)
-        case "http_signature":
-            return MessageSigner(settings, clock)
-    return NoSigner()
+def sign(
+    request: httpx.Request,
+    settings: SigningSettings,
+    key: SigningKey,
+    token: str,
+    moment: datetime,
+) -> None:
+    """Sign the canonical string of a request with a shared key: put the headers that the settings
+    name in place of earlier ones.
+    """
+    shared = {**_moments(moment), "nonce": secrets.token_hex(16), "key_id": key.name}
+    canonical = settings.canonical.format(**_parts(request), **shared, token=token)
+    secret = key_bytes(key.secret, settings.key_encoding)
+    digest = hmac.digest(secret, canonical.encode(), settings.algorithm.removeprefix("hmac-"))
+    signed = {
+        **shared,
+        "signature": digest.hex(),
+        "signature_base64": base64.b64encode(digest).decode(),
+        "algorithm": settings.algorithm,
+    }
+    headers = {name: value.format(**signed) for name, value in settings.headers.items()}
+    request.headers.update(headers)
 
 
 def key_bytes(text: str, encoding: str) -> bytes:
@@ -352,23 +273,4 @@ def _moments(moment: datetime) -> dict[str, str]:
         "timestamp_ms": str(int(seconds * 1000)),
         "timestamp_iso": f"{in_utc:%Y-%m-%dT%H:%M:%SZ}",
         "timestamp_http": format_datetime(in_utc, usegmt=True),
-    }
-
-
-def _present(components: tuple[str, ...], request: httpx.Request) -> tuple[str, ...]:
-    """Return the components that a request has: a header that it lacks cannot be signed."""
-    return tuple(
-        name for name in components if name.startswith(("@", '"')) or name in request.headers
-    )
-
-
-def _algorithms() -> dict[str, Any]:
-    from http_message_signatures import algorithms
-
-    return {
-        "hmac-sha256": algorithms.HMAC_SHA256,
-        "ed25519": algorithms.ED25519,
-        "ecdsa-p256-sha256": algorithms.ECDSA_P256_SHA256,
-        "rsa-pss-sha512": algorithms.RSA_PSS_SHA512,
-        "rsa-v1_5-sha256": algorithms.RSA_V1_5_SHA256,
     }

@@ -6,16 +6,20 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import date
 from typing import Annotated, Final, Literal, Self
 from urllib.parse import parse_qs, urlsplit
 
+import polars as pl
 from pydantic import StringConstraints, field_validator, model_validator
 
 from flows.extensions.partner_api.access import Name
-from flows.extensions.partner_api.expiry import SHAPE
 from flows.extensions.partner_api.profile import ID, Profile
 from schemas.settings import LOOPBACK, setting
 
+# when a single link ends: a date such as `2027-01-31`, or a period from its request
+EXPIRY: Final = r"^([0-9]{4}-[0-9]{2}-[0-9]{2}|[1-9][0-9]{0,3}(d|mo))$"
+USUAL_LIFE: Final = "2mo"  # interface.md 8: what a link has where nobody says more
 BY_CUID: Final = "cuid"
 BY_RECORD: Final = "record"
 _PARAMETER = re.compile(r"\?(?P<name>[A-Za-z0-9_.-]+)")  # of a URL, that holds the id of a link
@@ -50,7 +54,7 @@ class ServiceSettings(Profile):
     link_url: Annotated[str, StringConstraints(pattern=r"^https://.*\{token\}")] | None = setting(
         None, "URL of a link, made from `{token}`, where link records hold none"
     )
-    link_expires: Annotated[str, StringConstraints(pattern=SHAPE)] | None = setting(
+    link_expires: Annotated[str, StringConstraints(pattern=EXPIRY)] | None = setting(
         None,
         "when a single link expires: a period from its request, such as `60d` or `3mo`, or a date "
         "such as `2027-01-31`; `--expires` of a command goes before it; unset: the partner decides "
@@ -159,6 +163,42 @@ class ServiceSettings(Profile):
     def link_place(self) -> str:
         """Return how messages name the record of a link: its id may be the secret part of a URL."""
         return f"GET {self.path('link').replace(ID, '…')}"
+
+
+def last_day(text: str, today: date) -> date:
+    """Return the day that a text means; ValueError for any other text, and for a day gone by.
+
+    >>> last_day("2mo", date(2026, 12, 31))
+    datetime.date(2027, 2, 28)
+    """
+    if not re.fullmatch(EXPIRY, text):
+        raise ValueError("no date such as 2027-01-31, and no period such as 60d or 3mo")
+    if text.endswith(("d", "mo")):
+        return after(text, today)
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        day = None
+    if day is None:
+        raise ValueError("no day of the calendar")
+    if day < today:
+        raise ValueError("a day gone by")
+    return day
+
+
+def after(period: str, today: date) -> date:
+    """Return the day on which a period from today ends; of months, at most the month's last."""
+    day: date = pl.select(pl.lit(today).dt.offset_by(period)).item()
+    return day
+
+
+def expiration_object(day: date) -> dict[str, str]:
+    """Return a day as a request has it (interface.md 2.8).
+
+    >>> expiration_object(date(2027, 2, 3))
+    {'month': '02', 'day': '3', 'year': '2027'}
+    """
+    return {"month": f"{day.month:02d}", "day": str(day.day), "year": f"{day.year:04d}"}
 
 
 TABLES = {"service": (ServiceSettings | None, None)}  # the partner's API, where it is used

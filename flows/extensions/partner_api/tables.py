@@ -3,6 +3,7 @@
 from typing import Final
 
 from sqlalchemy import (
+    JSON,
     BigInteger,
     Boolean,
     Date,
@@ -41,32 +42,47 @@ PLACEMENT = Table(
     info=_DERIVED,
 )
 
-REPORTED_END = Table(
-    "reported_end",
+TRANSACTION_REPORT = Table(
+    "transaction_report",
     METADATA,
     issuer_column(),
-    column("cuid", TEXT, "the cardholder reference"),
-    column("place", Integer(), "the place in the reports"),
-    column("reported_opened", Boolean(), "a link was opened", null=True),
-    column("reported_placed", Boolean(), "a card is placed", null=True),
-    column("completed_on", Date(), "the day of that", null=True),
-    column("reported_authenticated", Boolean(), "the cardholder signed in to a site", null=True),
-    column("reported_under_way", Boolean(), "a job is running", null=True),
-    column("reported_failed", TEXT, "the kind of its end, if it failed", null=True),
-    PrimaryKeyConstraint("issuer", "place"),
+    column("file", TEXT, "digest of its key in the store"),
+    column("name", TEXT, "its name, as far as it may be kept"),
+    column("version", TEXT, "what was read, and how; empty: it is read again"),
+    column("problems", JSON(), "what is wrong with the file as a whole: codes"),
+    PrimaryKeyConstraint("issuer", "file"),
     ForeignKeyConstraint(["issuer"], ["issuer.issuer"]),
-    comment="What transaction reports say of a cardholder.",
-    info=_DERIVED,
+    comment="A transaction report of the partner that was read.",
+    info={"is_entered": False},
+)
+
+REPORTED_ROW = Table(
+    "reported_row",
+    METADATA,
+    issuer_column(),
+    column("file", TEXT, "the report"),
+    column("position", BigInteger(), "the row, from 1"),
+    column("cuid", TEXT, "the cardholder reference; null: not kept, or there is none", null=True),
+    column("status", TEXT, "the status, as a code", null=True),
+    column("completed_on", Date(), "the day of its end", null=True),
+    column("authenticated", Boolean(), "the cardholder signed in to a site", null=True),
+    column("running", Boolean(), "a job is running", null=True),
+    column("termination_type", TEXT, "how it ended", null=True),
+    column("merchant_site", TEXT, "the merchant site", null=True),
+    PrimaryKeyConstraint("issuer", "file", "position"),
+    comment="What a transaction report says of a cardholder.",
+    info={"is_entered": False},
+    sqlite_with_rowid=False,
 )
 
 READ_CHECK = Table(
     "read_check",
     METADATA,
     issuer_column(),
-    column("run", TEXT, "the run whose placements were read; empty: the transaction reports"),
-    column("mark", TEXT, "of the check, or digest of the reports; empty: it had not ended"),
+    column("run", TEXT, "the run whose placements were read"),
+    column("mark", TEXT, "of the check; empty: it had not ended"),
     PrimaryKeyConstraint("issuer", "run"),
     ForeignKeyConstraint(["issuer"], ["issuer.issuer"]),
-    comment="What placements and reported ends were read from.",
+    comment="What placements were read from.",
     info=_DERIVED,
 )

@@ -8,24 +8,24 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from io import BytesIO
 from itertools import chain
 from typing import Final, NamedTuple
 
 import polars as pl
+from sqlalchemy import Connection, insert, select
 
+from flows.book.stored_book import delete_rows, insert_rows
 from flows.extensions.partner_api.job_records import code, site_name
-from flows.extensions.partner_api.placements import placements, transactions
+from flows.extensions.partner_api.placements import transactions
 from flows.extensions.partner_api.profile import INTERFACE, Profile, Words
+from flows.extensions.partner_api.tables import REPORTED_ROW, TRANSACTION_REPORT
 from flows.extensions.partner_api.transactions import (
     POSITION,
     REPORTED,
     from_status,
-    kept_frame,
-    kept_reports,
+    reported_rows,
 )
 from flows.extensions.partner_api.translation import fold, meaning_of
 from flows.results.csv_records import DELIMITERS, HEAD
@@ -40,7 +40,6 @@ from flows.runs.store import Entry, read
 from flows.runs.stored_run import StoredRun
 from schemas.breaks import DAMAGED_TRANSACTIONS, UNKNOWN_TRANSACTION, Break, break_of
 from schemas.ledger import LINKED
-from schemas.tables import parquet
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 ROW = pl.Schema({POSITION: pl.UInt32(), **dict.fromkeys(INTERFACE.fields("report"), pl.String())})
@@ -199,30 +198,26 @@ def ingest_transactions(
     later still counts.
     """
     runs = list(runs)
-    store = adapters.store
-    kept = set(kept_reports(store, issuer))
-    dropped = {
-        _key(issuer, entry): entry
-        for entry in store.keys(transactions(issuer))
-        if entry.key[-1] != "/"
-    }
-    for key, entry in dropped.items():
-        if key not in kept or _facts(read(store, key))["version"] != _version(entry, profile):
-            _keep(adapters, issuer, key, entry, runs, profile)
-    files = sorted(kept | dropped.keys())
-    cuids = [kept_frame(store, key, ["cuid"]) for key in files]
-    unknown = _unknown_marks(adapters, issuer, cuids, runs)
-    breaks = set(chain.from_iterable(_breaks(read(store, key), unknown) for key in files))
-    rows = sum(kept_frame(store, key, [POSITION]).height for key in files)
-    return ReadTransactions(len(files), rows, tuple(sorted(breaks)))
-
-
-def _key(issuer: str, entry: Entry) -> str:
-    """Return where a report is kept: named after the file.
-
-    So a complete one replaces a half-written one.
-    """
-    return f"{placements(issuer)}reports/{digest(entry.key.encode())[:32]}.parquet"
+    report = TRANSACTION_REPORT.c
+    with adapters.database.snapshot() as connection:
+        versions = select(report.file, report.version).where(report.issuer == issuer)
+        known = dict(connection.execute(versions).tuples().all())
+    for entry in adapters.store.keys(transactions(issuer)):
+        file = digest(entry.key.encode())[:32]
+        if entry.key[-1] != "/" and known.get(file) != _version(entry, profile):
+            _keep(adapters, issuer, file, entry, runs, profile)
+    with adapters.database.snapshot() as connection:
+        columns = select(report.file, report.name, report.problems)
+        files = connection.execute(columns.where(report.issuer == issuer)).all()
+    rows = reported_rows(adapters, issuer)
+    unknown = _unknown_marks(adapters, issuer, rows, runs)
+    breaks = set(
+        chain.from_iterable(
+            _breaks(name, problems, rows.filter(file=file), unknown)
+            for file, name, problems in files
+        )
+    )
+    return ReadTransactions(len(files), rows.height, tuple(sorted(breaks)))
 
 
 def _version(entry: Entry, profile: Profile) -> str:
@@ -236,7 +231,7 @@ def _version(entry: Entry, profile: Profile) -> str:
 def _keep(
     adapters: Adapters,
     issuer: str,
-    key: str,
+    file: str,
     entry: Entry,
     runs: Iterable[StoredRun],
     profile: Profile,
@@ -245,38 +240,41 @@ def _keep(
 
     A report with one that was left out is read again the next time.
     """
-    store = adapters.store
     name = mask_key(entry.key.rpartition("/")[2])  # it may be named after a card
     if entry.size > LIMIT:
         report = read_transactions(b"", name)._replace(problems=(TOO_LARGE,))
     else:
-        report = read_transactions(read(store, entry.key), name, profile)
-    unknown = _unknown_marks(adapters, issuer, [report.rows], runs)
+        report = read_transactions(read(adapters.store, entry.key), name, profile)
+    unknown = _unknown_marks(adapters, issuer, report.rows, runs)
     is_unknown = pl.col("cuid").hash().is_in(unknown.implode())
     is_harmless = pl.col("cuid") == storable("cuid", is_unknown)
     rows = report.rows.with_columns(pl.when(~is_unknown | is_harmless).then("cuid"))
     is_whole = rows["cuid"].null_count() == report.rows["cuid"].null_count()
     facts = {
+        "file": file,
         "name": report.name,
-        "problems": json.dumps(report.problems),
         "version": _version(entry, profile) if is_whole else "",
+        "problems": list(report.problems),
     }
-    store.replace(key, [parquet(rows, facts, compression="zstd")])
 
+    def write(connection: Connection) -> None:
+        for table in (REPORTED_ROW, TRANSACTION_REPORT):
+            delete_rows(connection, table, issuer, file=file)
+        connection.execute(insert(TRANSACTION_REPORT).values(issuer=issuer, **facts))
+        kept = rows.drop("opened").with_columns(file=pl.lit(file))
+        insert_rows(connection, REPORTED_ROW, issuer, kept)
 
-def _facts(content: bytes) -> dict[str, str]:
-    return pl.read_parquet_metadata(BytesIO(content))
+    adapters.database.act(issuer, write)
 
 
 def _unknown_marks(
-    adapters: Adapters, issuer: str, reports: Iterable[pl.DataFrame], runs: Iterable[StoredRun]
+    adapters: Adapters, issuer: str, rows: pl.DataFrame, runs: Iterable[StoredRun]
 ) -> pl.Series:
-    """Return 64-bit hashes of the cuids of reports that have no link.
+    """Return 64-bit hashes of the cuids of reported rows that have no link.
 
     Runs are read until every one is found.
     """
-    frames = [rows.select("cuid").drop_nulls().select(_mark()) for rows in reports]
-    unknown = pl.concat([pl.DataFrame(schema={"mark": pl.UInt64}), *frames])["mark"].unique()
+    unknown = rows.select("cuid").drop_nulls().select(_mark())["mark"].unique()
     linked_in_runs = chain.from_iterable(map(_linked_marks, runs))
     for linked in chain(_prompted_marks(adapters, issuer), linked_in_runs):
         unknown = unknown.filter(~unknown.is_in(linked.implode()))
@@ -301,15 +299,15 @@ def _mark() -> pl.Expr:
     return pl.col("cuid").hash().alias("mark")
 
 
-def _breaks(content: bytes, unknown: pl.Series) -> Iterator[Break]:
-    """Yield what does not match in a report that was kept."""
-    facts = _facts(content)
-    rows = pl.read_parquet(BytesIO(content), columns=[POSITION, "cuid"])
-    for problem in json.loads(facts["problems"]):
+def _breaks(
+    name: str, problems: Iterable[str], rows: pl.DataFrame, unknown: pl.Series
+) -> Iterator[Break]:
+    """Yield what does not match in a report."""
+    for problem in problems:
         if problem in DAMAGE:
-            yield break_of(DAMAGED_TRANSACTIONS, rows.height, f"{facts['name']} ({problem})")
+            yield break_of(DAMAGED_TRANSACTIONS, rows.height, f"{name} ({problem})")
     is_unknown = pl.col("cuid").is_null() | pl.col("cuid").hash().is_in(unknown.implode())
     unmatched = rows.filter(is_unknown)
     if unmatched.height:
         first = ", ".join(map(str, unmatched[POSITION].head(SHOWN)))
-        yield break_of(UNKNOWN_TRANSACTION, unmatched.height, f"{facts['name']}, rows {first}")
+        yield break_of(UNKNOWN_TRANSACTION, unmatched.height, f"{name}, rows {first}")

@@ -1,10 +1,11 @@
-"""What the partner's transaction reports say of each cardholder, over all that were kept."""
+"""What the partner's transaction reports say of each cardholder, over all reports."""
 
 from collections.abc import Iterable
-from io import BytesIO
 
 import polars as pl
+from sqlalchemy import select
 
+from flows.database.bulk import read_frame
 from flows.extensions.partner_api.jobs import PENDING, UPDATING
 from flows.extensions.partner_api.link_placements import (
     AUTHENTICATED,
@@ -14,8 +15,8 @@ from flows.extensions.partner_api.link_placements import (
     ENDS_WITH_DAY,
     PLACED,
 )
-from flows.extensions.partner_api.placements import placements
-from flows.runs.store import Store, read
+from flows.extensions.partner_api.tables import REPORTED_ROW, TRANSACTION_REPORT
+from flows.runs.adapters import Adapters
 
 POSITION = "position"
 REPORTED = pl.Schema(
@@ -32,23 +33,37 @@ REPORTED = pl.Schema(
 )
 
 
-def kept_reports(store: Store, issuer: str) -> list[str]:
-    """Return the keys of the transaction reports that were kept."""
-    return [entry.key for entry in store.keys(f"{placements(issuer)}reports/")]
+REPORTED_ROWS = pl.Schema(
+    {
+        "file": pl.String(),
+        POSITION: pl.UInt32(),
+        **{name: kind for name, kind in REPORTED.items() if name != "opened"},
+    }
+)
 
 
-def kept_frame(store: Store, key: str, columns: list[str]) -> pl.DataFrame:
-    """Return columns of a transaction report that was kept."""
-    return pl.read_parquet(BytesIO(read(store, key)), columns=columns)
-
-
-def reported(store: Store, issuer: str, share: pl.Expr) -> pl.DataFrame:
-    """Return what all kept reports say (REPORTED), one row per cuid.
+def reported(adapters: Adapters, issuer: str, share: pl.Expr) -> pl.DataFrame:
+    """Return what all reports say (REPORTED), one row per cuid.
 
     `share` selects the cuids.
     """
-    frames = (kept_frame(store, key, list(REPORTED)) for key in kept_reports(store, issuer))
-    return settled(frame.filter(share).drop_nulls("cuid") for frame in frames)
+    rows = reported_rows(adapters, issuer).filter(share).drop_nulls("cuid")
+    return settled([rows.with_columns(opened=pl.lit(value=True))])
+
+
+def has_reports(adapters: Adapters, issuer: str) -> bool:
+    """Return whether a report was read."""
+    query = select(TRANSACTION_REPORT.c.file).where(TRANSACTION_REPORT.c.issuer == issuer).limit(1)
+    with adapters.database.snapshot() as connection:
+        return connection.execute(query).first() is not None
+
+
+def reported_rows(adapters: Adapters, issuer: str) -> pl.DataFrame:
+    """Return the rows of all reports (REPORTED_ROWS), in order."""
+    columns = [REPORTED_ROW.c[name] for name in REPORTED_ROWS]
+    query = select(*columns).where(REPORTED_ROW.c.issuer == issuer)
+    with adapters.database.snapshot() as connection:
+        return read_frame(connection, query.order_by(*REPORTED_ROW.primary_key), REPORTED_ROWS)
 
 
 def settled(frames: Iterable[pl.DataFrame]) -> pl.DataFrame:

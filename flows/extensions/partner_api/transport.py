@@ -19,7 +19,6 @@ import httpx
 from flows.errors import OperatorError
 from flows.extensions.partner_api.responses import (
     ENCODINGS,
-    UNCHANGED,
     USUAL,
     Limits,
     SlowBodyError,
@@ -216,8 +215,6 @@ class Sender:
         One that is not authorised goes to the flow, which may log in again.
         """
         status = response.status_code
-        if status == UNCHANGED and request.policy is RetryPolicy.READ:
-            return response
         if response.is_success or (status == UNAUTHORISED and not request.is_login):
             return response
         if _may_pass(request, status):

@@ -5,3 +5,4 @@ without this folder.
 """
 
 COMMANDS = ("person",)
+HOOKS = dict.fromkeys(("work_kinds", "matters", "finish_erasures"), "erasure")

@@ -11,7 +11,7 @@ whom nobody knows. A single link without an answer gets none, once its request h
 
 import secrets
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -24,6 +24,8 @@ from flows.errors import OperatorError, TryAgainError
 from flows.extensions import hooks
 from flows.extensions.privacy.erasing import erase_mentions
 from flows.extensions.privacy.personal_data import is_under_way, mentions, place_of
+from flows.reports.work import Work
+from flows.reports.work_kinds import CARDHOLDERS, OPERATOR, Kind
 from flows.runs.adapters import Adapters
 from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
@@ -56,6 +58,18 @@ from schemas.records import Erasure
 FINISHING = "the withdrawal of their links is confirmed"
 RESUMING = "the process that erased them ended before it was done"
 REQUEST_ENDS = timedelta(hours=1)  # longer than any request for a single link takes
+
+
+ERASING = Kind(
+    "erasures to finish",
+    OPERATOR,
+    "Begun, and their process ended before everything was removed",
+    Step("purge", Slot("issuer")),
+    "Until then `audit verify` may find what is half removed.",
+    noun="erasure",
+    rows=CARDHOLDERS,
+    of_one_run=True,
+)
 
 
 class UnansweredError(OperatorError):
@@ -277,6 +291,29 @@ def finish_erasures(context: IssuerContext, cleaner: Cleaner) -> bool:
         erase_confirmed(context, cleaner, people, named, note)
     record_erasure(context.adapters, issuer, Erasure(**signed, what="finished"))
     return True
+
+
+def work_kinds() -> tuple[Kind, ...]:
+    """Return the kind of lines of the worklist about erasures."""
+    return (ERASING,)
+
+
+def matters(context: IssuerContext, _book: Book, _now: datetime) -> Iterator[Work]:
+    """Yield the erasures that were interrupted, or could be ended."""
+    adapters = context.adapters
+    issuer = context.issuer.issuer
+    acts = unfinished_erasures(adapters, issuer)
+    waits = not is_interrupted(acts) and any(
+        names_erased(adapters, issuer) for names_erased in hooks("names_erased")
+    )
+    if acts and not waits:
+        yield Work(
+            due=acts[0].at,
+            kind=ERASING.name,
+            issuer=issuer,
+            since=acts[0].at,
+            rows=sum(act.people for act in acts),
+        )
 
 
 def _remove(

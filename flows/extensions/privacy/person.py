@@ -46,8 +46,7 @@ def export(context: Context, cuid: str, *, issuer: str = "") -> Result:
         places = subject_access.disclosures(issuer_context, cuid)
         act = erased.erasure_of(issuer_context.adapters, name, cuid)
         forgotten = act.at.isoformat(timespec="seconds") if act else None
-        facts = [place.facts for place in places]
-        return [{"issuer": name, "forgotten": forgotten, "places": facts}]
+        return [{"issuer": name, "forgotten": forgotten, "places": places}]
 
     stores, unread = context.each(issuer, of_issuer)
     for link in filter(None, _links(stores)):

@@ -7,7 +7,7 @@ other cell of the person's own rows.
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import polars as pl
 
@@ -26,23 +26,10 @@ from schemas.portal import CVV, CVV_HASH, PAN, columns
 SECRET = (PAN, CVV, CVV_HASH)
 
 
-class Disclosure(NamedTuple):
-    """What one place has of a cardholder: where, what, why, until when, and the data itself."""
-
-    place: str
-    holds: str
-    why: str
-    until: str
-    objects: tuple[Mapping[str, Any], ...]
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """The same as plain facts."""
-        return self._asdict()
-
-
-def disclosures(context: IssuerContext, cuid: str) -> list[Disclosure]:
-    """Return all that an issuer's store has of a cardholder, place by place."""
+def disclosures(context: IssuerContext, cuid: str) -> list[dict[str, Any]]:
+    """Return all that an issuer's store has of a cardholder: of each place what it has, why, until
+    when, and the data itself.
+    """
     people = NamedPeople(frozenset({cuid}))
     by_place = defaultdict[str, list[Mapping[str, Any]]](list)
     named = list(mentions(context, people))
@@ -51,7 +38,13 @@ def disclosures(context: IssuerContext, cuid: str) -> list[Disclosure]:
             by_place[mention.place].append(_object(mention))
     by_place["extracts"] += _extracts(context, named)
     return [
-        Disclosure(name, place.holds, place.why, place.until, tuple(_once(by_place[name])))
+        {
+            "place": name,
+            "holds": place.holds,
+            "why": place.why,
+            "until": place.until,
+            "objects": list(_once(by_place[name])),
+        }
         for name, place in places().items()
         if by_place[name]
     ]

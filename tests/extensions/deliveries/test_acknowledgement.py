@@ -20,13 +20,11 @@ from flows.database.connection import Database
 from flows.errors import CardlinkError, GateError
 from flows.extensions.deliveries import acknowledgement
 from flows.extensions.deliveries.acknowledgement import (
-    AcknowledgedMeanwhileError,
     Told,
     acknowledge,
     acknowledgements,
     acknowledgements_to,
     confirm,
-    first_unconfirmed,
     not_told,
     rows_told,
     take_receipts,
@@ -37,7 +35,12 @@ from flows.extensions.deliveries.formats import (
     AcknowledgementFile,
     status_of,
 )
-from flows.extensions.deliveries.handover import handed
+from flows.extensions.deliveries.handover import (
+    HandedOverMeanwhileError,
+    NotReachedError,
+    handed,
+    late_receipt,
+)
 from flows.extensions.deliveries.settings import acknowledging
 from flows.extensions.privacy.erasure import OfRows, erase
 from flows.operations.alerts import current_alerts
@@ -47,6 +50,7 @@ from flows.reports.across import reconcile_runs
 from flows.runs.context import IssuerContext, overlaid
 from flows.runs.errors import NotFoundError
 from flows.runs.journal import entries
+from flows.runs.store import StoreBusyError
 from schemas.actions import GATE_OF, Gate
 from schemas.database import JOURNAL
 from schemas.portal import CUID, PAN, POSTAL_CODE
@@ -55,7 +59,9 @@ from tests.again import PANS, again
 from tests.builders import portal_rows
 from tests.extensions.deliveries.test_delivery import Killed, Mortal
 from tests.extensions.privacy.test_erasure import cleaner
+from tests.memory import MemoryStore
 from tests.night import NOON, Bench, local_bench, made_once, moved_to, portal_csv
+from tests.storms import FailingStore
 
 PREFIX = acknowledgements("bank")
 WANTED: dict[str, Any] = {"acknowledgement": {"receipt_within_hours": 24}}
@@ -73,8 +79,8 @@ def submitted(folder: Path, /) -> Bench:
 
 
 def files_of(bench: Bench, told: Told) -> dict[str, bytes]:
-    folder = f"{PREFIX}{told.record.folder}"
-    return {name: bench.content(folder + name) for name in told.record.files}
+    folder = f"{PREFIX}{told.number:06d}/"
+    return {name: bench.content(folder + name) for name in told.record.names}
 
 
 def json_of(bench: Bench, told: Told) -> AcknowledgementFile:
@@ -276,7 +282,10 @@ def test_the_files_are_copied_to_where_the_issuer_takes_them_and_the_mark_comes_
 
     [told] = acknowledge(placed(bench, place))
 
-    copies = {path.name: path.read_bytes() for path in (place / told.record.folder).iterdir()}
+    copies = {
+        path.name: path.read_bytes()
+        for path in (place / f"bank/acknowledgements/{told.number:06d}").iterdir()
+    }
     mark = copies.pop("done.json")
     assert files_of(bench, told) == copies
     assert told.record == Acknowledgement.model_validate_json(mark)
@@ -294,11 +303,11 @@ def test_what_a_killed_process_did_not_tell_the_next_command_tells_once(
 
     acknowledge(placed(bench, tmp_path / "inbox"))
 
-    is_whole = (writes, late) > (2, False)
-    taken = list((tmp_path / "inbox").glob("*/done.json"))
+    is_whole = (writes, late) == (3, True)
+    taken = list((tmp_path / "inbox").glob("bank/acknowledgements/*/done.json"))
     assert [1 if is_whole else 2] == [int(path.parent.name[:6]) for path in taken]
     assert 1 == len([key for key in bench.snapshot() if key.endswith("done.json")])
-    assert ([], []) == (acknowledge(bench.context), to_finish(bench))
+    assert [] == acknowledge(bench.context)
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -315,7 +324,7 @@ def test_a_process_that_dies_at_a_transaction_leaves_what_the_next_command_goes_
     acknowledge(placed(bench, tmp_path / "inbox"))
 
     number = 2 if (writes, late) == (0, True) else 1
-    taken = list((tmp_path / "inbox").glob("*/done.json"))
+    taken = list((tmp_path / "inbox").glob("bank/acknowledgements/*/done.json"))
     assert [number] == [int(path.parent.name[:6]) for path in taken]
     assert [] == acknowledge(bench.context)
 
@@ -334,7 +343,7 @@ def test_of_two_processes_one_tells_and_the_other_writes_nothing(
 
     monkeypatch.setattr(acknowledgement, "_contents", meanwhile)
 
-    with pytest.raises(AcknowledgedMeanwhileError):
+    with pytest.raises(HandedOverMeanwhileError):
         acknowledge(bench.context)
 
     assert 1 == len([key for key in bench.snapshot() if key.endswith("done.json")])
@@ -361,7 +370,7 @@ def test_a_receipt_that_names_all_files_confirms_it_and_those_before(
     bench.answer()
     bench.ingest()
     [told] = acknowledge(context)
-    folder = (tmp_path / "inbox" if at_place else tmp_path / "store" / PREFIX) / told.record.folder
+    folder = tmp_path / ("inbox" if at_place else "store") / PREFIX / f"{told.number:06d}"
     digests = list(told.record.files.values())
 
     (folder / "received").write_text(digests[0])
@@ -369,7 +378,10 @@ def test_a_receipt_that_names_all_files_confirms_it_and_those_before(
     (folder / "received").write_text("\n".join(digests))
     wholly = take_receipts(context)
 
-    late = first_unconfirmed(bench.adapters, "bank", timedelta(0), NOON + timedelta(days=9))
+    settings = acknowledging(bench.issuer)
+    assert settings is not None
+    now = NOON + timedelta(days=9)
+    late = late_receipt(bench.context, acknowledgements_to("bank"), settings, now)
     assert (0, 2, None) == (partly, wholly, late)
 
 
@@ -413,7 +425,7 @@ def test_old_files_that_name_rows_are_purged_and_the_record_of_them_stays(tmp_pa
     purge(old.context, cleaner(bench))
 
     left = {key.removeprefix(PREFIX) for key in bench.snapshot() if key.startswith(PREFIX)}
-    assert {f"{told.record.folder}done.json"} == left
+    assert {f"{told.number:06d}/done.json"} == left
     assert handed(bench.adapters, acknowledgements_to("bank"), 1) is not None
 
 
@@ -423,7 +435,7 @@ def test_a_forgotten_cardholder_is_in_no_file_that_told_of_them(tmp_path: Path) 
     bench.ingest()
     [told] = acknowledge(bench.context)
 
-    lost = f"{PREFIX}000002-0a1b2c3d/acknowledgement.csv"  # of a database that was lost
+    lost = f"{PREFIX}000002/acknowledgement.csv"  # of a database that was lost
     bench.store.create(lost, files_of(bench, told)["acknowledgement.csv"])
 
     erase(bench.context, cleaner(bench), OfRows(told.record.run, [4]), "asked for it")
@@ -432,23 +444,33 @@ def test_a_forgotten_cardholder_is_in_no_file_that_told_of_them(tmp_path: Path) 
     assert (1, []) == (len(texts), [text for text in texts if b"C-3" in text])
 
 
-def to_finish(bench: Bench) -> list[str]:
-    """Return the commands that finish an acknowledgement, as the worklist has them."""
-    work = reconcile_runs(bench.context)["worklist"]
-    return [line["first"] for line in work if line["kind"] == "acknowledgements to finish"]
-
-
-def test_an_acknowledgement_without_its_mark_is_a_line_of_the_worklist_until_it_has_it(
-    tmp_path: Path,
-) -> None:
+def test_what_a_killed_process_did_not_tell_whole_counts_as_not_told(tmp_path: Path) -> None:
     bench = submitted(tmp_path)
     with pytest.raises(Killed):
         acknowledge(replace(bench, store=cast(Any, Mortal(bench.store, 3))).context)
 
-    lacking = to_finish(bench)
+    lacking = not_told(bench.context, NOON + timedelta(days=10_000))
     acknowledge(bench.context)
+    done = not_told(bench.context, NOON + timedelta(days=10_000))
 
-    assert (["cardlink acknowledge bank"], []) == (lacking, to_finish(bench))
+    assert (1, []) == (len(lacking), done)
+
+
+def test_a_place_that_is_away_is_named_alerted_and_reached_once_it_is_back(tmp_path: Path) -> None:
+    bench = submitted(tmp_path)
+    busy = FailingStore(MemoryStore(), lambda *_: StoreBusyError(place="inbox", code="503"))
+    away = placed(bench, tmp_path / "inbox")._replace(place_of=lambda _: busy)
+    with pytest.raises(NotReachedError) as first:
+        acknowledge(away)
+    later = replace(bench, now=lambda: NOON + timedelta(hours=1))
+    alerted = [alert.subject for alert in current_alerts(later.context)]
+
+    acknowledge(placed(later, tmp_path / "inbox"))
+
+    assert f"{NOON:%Y-%m-%d %H:%M} UTC" == first.value.fields["since"]
+    assert "place" in alerted
+    assert ["000001"] == [path.name for path in (tmp_path / "inbox" / PREFIX).iterdir()]
+    assert "place" not in [alert.subject for alert in current_alerts(later.context)]
 
 
 def test_a_late_receipt_is_a_line_of_the_worklist_with_the_number_to_confirm(

@@ -16,11 +16,11 @@ from flows.errors import BugError
 from flows.extensions.deliveries.delivered import (
     CHANGE,
     DeliveryId,
-    delivered_links,
     forget_changes,
     history_of,
     line_of,
     read_changes,
+    standing_links,
 )
 from flows.extensions.deliveries.formats import Delivery
 from flows.extensions.deliveries.handover import make
@@ -77,7 +77,7 @@ def stored(bench: Bench, rows: pl.DataFrame) -> None:
             counts = dict.fromkeys(("after", "new", "replaced", "withdrawn", "living"), 0)
             at = FIRST + timedelta(days=int(str(number)))
             record = Delivery(at=at, by="anna", files={}, **counts)
-            assert make(act, line_of(BANK, "default"), int(str(number)), record, tries=0)
+            make(act, line_of(BANK, "default"), int(str(number)), record, tries=0)
             changed = of_it.drop("at").with_row_index("place")
             insert_rows(act.connection, DELIVERY_CHANGE, BANK, changed)
 
@@ -143,6 +143,6 @@ def test_a_link_that_several_receivers_have_is_delivered_since_the_first_of_them
     rows = changes((3, 1, "new", until), (1, 1, "new", until), (2, 1, "new", until))
     of_several = rows.with_columns(receiver=pl.Series(["late", "first", "next"]))
 
-    (link,) = delivered_links(of_several).rows(named=True)
+    (link,) = standing_links(of_several).rows(named=True)
 
     assert (until, FIRST + timedelta(days=1)) == (link["until"], link["delivered"])

@@ -10,12 +10,13 @@ import pytest
 from flows.book.stored_book import insert_rows
 from flows.extensions.deliveries.delivered import CHANGE, line_of
 from flows.extensions.deliveries.formats import Delivery
-from flows.extensions.deliveries.handover import DONE, Receipts, make, note
+from flows.extensions.deliveries.handover import DONE, make, newest_receipt, note
 from flows.extensions.deliveries.receivers import confirm, delivered_so_far
 from flows.extensions.deliveries.settings import DEFAULT, PLAIN
 from flows.extensions.deliveries.tables import DELIVERY_CHANGE
 from flows.runs.journal import Act, enter
 from flows.runs.store import StoreBusyError
+from tests.extensions.deliveries.test_neighbours import delivered
 from tests.memory import MemoryStore
 from tests.memory_bench import memory_bench
 from tests.night import BANK, NOON
@@ -33,7 +34,7 @@ def test_what_a_superseded_delivery_added_and_its_successor_does_not_know_may_be
     def work(act: Act) -> None:
         for number, after, cuid in made:
             record = Delivery(at=NOON, by="ann", files={}, after=after, **COUNTS)
-            assert make(act, line, number, record, tries=0)
+            make(act, line, number, record, tries=0)
             row = pl.DataFrame([{**link, "delivery": number, "cuid": cuid, "link": number}], CHANGE)
             rows = row.drop("at").with_row_index("place")
             insert_rows(act.connection, DELIVERY_CHANGE, BANK, rows)
@@ -55,10 +56,12 @@ def test_a_place_of_receipts_that_cannot_be_read_has_none_and_a_store_that_canno
 ):
     busy = FailingStore(MemoryStore(), lambda *_: StoreBusyError(place="x", code="503"))
     bench = memory_bench()
-    away = Receipts(bench.context._replace(place_of=lambda _: busy), PLAIN)
-    adapters = bench.adapters._replace(store=busy)
-    broken = Receipts(bench.context._replace(adapters=adapters), PLAIN)
+    sent = [delivered(bench, DEFAULT)]
+    line = line_of(BANK, DEFAULT)
+    elsewhere = PLAIN.model_copy(update={"to": "away"})
+    away = bench.context._replace(place_of=lambda _: busy)
+    broken = bench.context._replace(adapters=bench.adapters._replace(store=busy))
 
-    assert away._digests("own", "elsewhere") is None
+    assert (0, ()) == newest_receipt(away, line, elsewhere, sent)
     with pytest.raises(StoreBusyError):
-        broken._digests("own", "elsewhere")
+        newest_receipt(broken, line, PLAIN, sent)

@@ -31,12 +31,11 @@ from flows.database.connection import Database
 from flows.extensions.deliveries.delivered import deliveries, delivery_folder, line_of
 from flows.extensions.deliveries.delivery import (
     Delivered,
-    DeliveredMeanwhileError,
     deliver,
     links_now,
 )
 from flows.extensions.deliveries.formats import Delivery
-from flows.extensions.deliveries.handover import Handed, handed
+from flows.extensions.deliveries.handover import Handed, HandedOverMeanwhileError, handed
 from flows.extensions.deliveries.matters import TO_DELIVER
 from flows.extensions.deliveries.receivers import confirm
 from flows.extensions.deliveries.settings import DEFAULT
@@ -128,8 +127,8 @@ def test_a_delivery_has_each_link_once_and_the_next_one_only_what_changed(tmp_pa
     assert [("a", "new", "no other link"), ("b", "new", "no other link")] == first
     assert [("c", "new", "no other link")] == second
     assert Delivered() == deliver(bench.context)
-    # links.csv, links.parquet
-    assert 2 == len(list(bench.store.keys(delivery_folder(BANK, 1))))
+    # links.csv, links.parquet, done.json
+    assert 3 == len(list(bench.store.keys(delivery_folder(BANK, 1))))
 
 
 @pytest.mark.slow
@@ -466,13 +465,13 @@ def test_of_two_processes_at_once_one_delivers_and_the_other_is_told(
     def once(_: int) -> object:
         try:
             return deliver(place.context).number
-        except DeliveredMeanwhileError as error:
+        except HandedOverMeanwhileError as error:
             return type(error)
 
     with ThreadPoolExecutor(4) as processes:
         told = set(processes.map(once, range(4)))
 
-    assert {1} <= told <= {1, DeliveredMeanwhileError}
+    assert {1} <= told <= {1, HandedOverMeanwhileError}
     assert 2 == len(delivered(place, 1))
     assert not any(place.store.keys(f"{deliveries(BANK)}000002"))
 

@@ -27,10 +27,10 @@ from flows.adapters.local import LocalStore
 from flows.book.book import read_book
 from flows.extensions.deliveries import webhook
 from flows.extensions.deliveries.delivered import (
-    delivered_links,
     delivery_folder,
     line_of,
     read_changes,
+    standing_links,
 )
 from flows.extensions.deliveries.delivery import deliver, owes_withdrawal
 from flows.extensions.deliveries.formats import DeliveryEvent
@@ -416,9 +416,9 @@ def test_the_book_has_a_link_as_delivered_while_any_receiver_has_it(tmp_path: Pa
     with bench.database.snapshot() as connection:
         changes = read_changes(connection, BANK)
     assert ["c-1", "c-2"] == sorted(read_book(bench.adapters, BANK).stages.delivered["cuid"])
-    assert ["c-1", "c-2"] == sorted(delivered_links(changes)["cuid"])
-    assert ["c-1", "c-2"] == sorted(delivered_links(changes.filter(receiver="two"))["cuid"])
-    assert delivered_links(changes.filter(receiver="one")).is_empty()
+    assert ["c-1", "c-2"] == sorted(standing_links(changes)["cuid"])
+    assert ["c-1", "c-2"] == sorted(standing_links(changes.filter(receiver="two"))["cuid"])
+    assert standing_links(changes.filter(receiver="one")).is_empty()
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from flows.commands.context import Context
 from flows.commands.entry import Entry
 from flows.database.connection import Database
 from flows.extensions.governance.in_force import SettingsNotAgreedError
-from flows.extensions.governance.persons import normalised
+from flows.extensions.governance.settings import normalised
 from flows.extensions.governance.tables import REQUEST, SETTINGS_IN_FORCE
 from flows.extensions.governance.two_persons import NobodyError
 from flows.registry import ENTRIES

@@ -26,7 +26,6 @@ jobs = st.builds(
     st.none() | st.integers(0, 100),
     st.sampled_from((None, "shop.example.com", "video.example.com")),
     st.booleans(),
-    tag=st.none(),  # of the record that was read last: `with_record` sets it, whatever was merged
 )
 told = st.lists(jobs, max_size=8)
 

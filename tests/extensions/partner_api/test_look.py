@@ -49,9 +49,8 @@ class Partner:
     asked: Counter[str] = field(default_factory=Counter)
     before: Callable[[str], None] = lambda _: None
     lock: Lock = field(default_factory=Lock)
-    unchanged: int = 0  # job records that were not sent again
 
-    def changed_link(self, link_id: str, tag: str | None) -> CardLink | None:
+    def card_link(self, link_id: str) -> CardLink:
         self._note("link")
         if link_id not in self.links:
             raise NoSuchRecordError(place="the link")
@@ -63,15 +62,11 @@ class Partner:
         self._note("messages")
         return json.dumps(self.messages.pop(cardholder_id, [])).encode()
 
-    def changed_job(self, job_id: str, tag: str | None) -> JobRecord | None:
+    def job(self, job_id: str) -> JobRecord:
         self._note("job")
         if job_id not in self.jobs:
             raise NoSuchRecordError(place="the job")
-        record = JobRecord.model_validate(self.jobs[job_id])
-        if tag is not None and tag == record.tag:
-            self.unchanged += 1
-            return None
-        return record
+        return JobRecord.model_validate(self.jobs[job_id])
 
     def _note(self, what: str) -> None:
         with self.lock:
@@ -154,27 +149,6 @@ def test_a_link_is_followed_to_the_end_of_its_jobs(tmp_path: Path) -> None:
     )
     assert [(first, "8", "BILLABLE", False), (second, "9", None, True)] == told.rows()
     assert (run, 12, 12, 0, 2) == done[:5]
-
-
-def test_the_record_of_a_job_is_sent_again_only_where_it_has_changed(tmp_path: Path) -> None:
-    bench, run, linked = night(tmp_path)
-    partner = Partner()
-    know_all(partner, linked)
-    row = linked["row"][0]
-    partner.messages[f"h-{row}"] = [status("7", "AUTH")]
-    partner.jobs["7"] = {"id": 7, "status": "AUTH", "merchant_site": "Books", "tag": '"one"'}
-    ended = {"status": "SUCCESSFUL", "termination_type": "BILLABLE", "tag": '"two"'}
-
-    def look() -> tuple[str | None, str | None, int]:
-        check_links(bench.context, partner, settings(bench), bench.stored(run), recheck=True)
-        [known] = looked(bench, run).filter(row=row).select("merchant_site", "status").rows()
-        return (*known, partner.unchanged)
-
-    first, unchanged = look(), look()
-    partner.jobs["7"] |= ended
-
-    assert [("Books", "AUTH", 0), ("Books", "AUTH", 1)] == [first, unchanged]
-    assert ("Books", "SUCCESSFUL", 1) == look()
 
 
 def test_a_link_is_seen_opened_on_the_day_of_the_first_look_that_found_it_so(

@@ -12,9 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
-from flows.extensions.partner_api import connection, responses, transport
-from flows.extensions.partner_api.client import CREATED_WITHIN, open_client
-from flows.extensions.partner_api.pages import MOST_PAGES, Pages
+from flows.extensions.partner_api import connection, transport
+from flows.extensions.partner_api.client import CREATED_WITHIN, MOST_PAGES, Pages, open_client
 from flows.extensions.partner_api.profile import Profile
 from flows.extensions.partner_api.responses import Limits, UnreadableBodyError, body_of
 from flows.extensions.partner_api.service import AnswerLostError, StrangeAnswerError
@@ -170,10 +169,3 @@ def test_whoever_checks_a_service_waits_five_seconds_at_most(
 )
 def test_clocks_agree_within_a_minute(offset: float, line: str) -> None:
     assert line in connection._clock_line(offset)
-
-
-@pytest.mark.parametrize(("length", "is_kept"), [(199, True), (200, True), (201, False)])
-def test_a_tag_is_kept_up_to_its_longest(length: int, is_kept: bool) -> None:
-    tag = responses.tag_of({"ETag": "a" * length})
-
-    assert is_kept == (tag is not None)

@@ -12,10 +12,10 @@ from typing import Any, cast
 import pytest
 
 from flows.extensions.partner_api import terminal, transaction_reports
-from flows.extensions.partner_api.follow_job import JobProgress, follow
+from flows.extensions.partner_api.follow_job import LONGEST_TIMEOUT, JobProgress, follow
 from flows.extensions.partner_api.job_records import Job, job, kept, merged
 from flows.extensions.partner_api.jobs import JobMessage, JobRecord, Messages, RunStatus
-from flows.extensions.partner_api.probe import LONGEST_TIMEOUT, guessed_job
+from flows.extensions.partner_api.probe import guessed
 from flows.extensions.partner_api.profile import INTERFACE
 from flows.extensions.partner_api.transaction_reports import read_transactions
 from flows.extensions.partner_api.translation import elements, link_in_our_words
@@ -80,23 +80,20 @@ def test_of_two_sites_of_a_job_the_last_by_name_is_kept_whatever_came_first() ->
 
 @pytest.mark.parametrize(("seconds", "is_doubted"), [(LONGEST_TIMEOUT, False), (7201, True)])
 def test_a_job_may_have_two_hours_left(seconds: int, is_doubted: bool) -> None:
-    document = {"job_timeout": seconds}
     person = Person()
 
-    guess = guessed_job(document, {"job_timeout": "number"}, INTERFACE)
     JobProgress(person, Passing().clock).update(RunStatus(status="AUTH", job_timeout=seconds))
 
-    assert is_doubted == any("job_timeout_ms" in line for line in guess.lines)
     assert is_doubted == bool(person.notes)
 
 
 def test_of_two_places_of_a_field_the_one_nearer_the_top_is_guessed() -> None:
-    document = {"phase": "AUTH", "step": {"phase": "AUTH"}}
+    document = {"last": {"step": {"status": "AUTH"}}, "now": {"status": "AUTH"}}
 
-    guess = guessed_job(document, {"phase": "text", "step.phase": "text"}, INTERFACE)
+    guess = guessed("job", document, {"last.step.status": "text", "now.status": "text"}, INTERFACE)
 
-    assert ["job.status = "] == [line[:13] for line in guess.lines if "phase" in line]
-    assert not any("step" in line for line in guess.lines)
+    assert 'job.status = ["now.status"]  # guessed' in guess.lines
+    assert "job.status: is it now.status or last.step.status?" in guess.doubts
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pytest
+from sqlalchemy import Connection
 
+from flows.book.stored_book import delete_rows
 from flows.extensions.partner_api.follow_links import follow_links
 from flows.extensions.partner_api.placements import transactions
-from flows.extensions.partner_api.transactions import kept_frame, kept_reports
+from flows.extensions.partner_api.tables import REPORTED_ROW, TRANSACTION_REPORT
+from flows.extensions.partner_api.transactions import reported_rows
 from tests.night import BANK, Bench, local_bench, made_once
 
 HEADER = "cuid,status,completed_on\n"
@@ -138,8 +140,7 @@ def test_of_a_cuid_without_a_link_only_what_is_harmless_is_stored(tmp_path: Path
 
     assert ["t.csv, rows 2"] == [found["place"] for found in facts["breaks"]]
     assert facts["breaks"] == again["breaks"]
-    (key,) = kept_reports(bench.store, BANK)
-    assert [cuids[0], None] == kept_frame(bench.store, key, ["cuid"])["cuid"].to_list()
+    assert [cuids[0], None] == reported_rows(bench.adapters, BANK)["cuid"].to_list()
 
 
 def test_a_file_that_is_no_report_is_a_break_and_stops_no_other(tmp_path: Path) -> None:
@@ -176,14 +177,15 @@ def test_what_is_kept_of_the_reports_can_be_deleted_and_comes_back(tmp_path: Pat
     bench, cuids = night(tmp_path)
     drop(bench, "t.csv", f"{cuids[0]},SUCCESSFUL,2026-11-20")
     before = follow_links(bench.context, None)["funnel"]
-    for kept in (tmp_path / "store" / BANK / "placements").rglob("*.*"):
-        kept.unlink()
+
+    def delete(connection: Connection) -> None:
+        for table in (REPORTED_ROW, TRANSACTION_REPORT):
+            delete_rows(connection, table, BANK)
+
+    bench.database.act(BANK, delete)
 
     assert before == follow_links(bench.context, None)["funnel"]
-    assert (
-        pl.read_parquet(next((tmp_path / "store" / BANK / "placements").rglob("*.parquet"))).height
-        == 1
-    )
+    assert 1 == reported_rows(bench.adapters, BANK).height
 
 
 @pytest.mark.slow
