@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, timedelta
 from hashlib import sha256
 from io import BytesIO
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 from sqlalchemy import Connection, Table, insert, select
@@ -45,61 +44,62 @@ CARDS = 1000  # of a run at most
 DROPPED = ("extracts", "results")
 
 
-@dataclass
-class Block:
-    """Some runs whose store and rows are copied: so many days, so many cards, until `turn`."""
+def repeat(bench: Bench, days: int, copies: int) -> None:
+    """Add so many copies of all runs of a bench to its store and database, each so many days after
+    the one before.
+    """
+    block = _block_of(bench)
+    own = [Copy(block, number, timedelta(days=days * number)) for number in range(1, copies + 1)]
+    for copy in own:
+        copy.write_objects()
+    versions = {
+        entry.key: entry.version
+        for folder in DROPPED
+        for entry in bench.store.keys(f"{bench.issuer.issuer}/{folder}/")
+    }
+    for copy in own:
+        copy.find_versions(versions)
+        bench.database.act(bench.issuer.issuer, copy.write_rows)
 
-    bench: Bench
-    days: int
-    runs: int
-    rows: dict[Table, list[dict[str, Any]]] = field(default_factory=dict)
-    objects: dict[str, bytes] = field(default_factory=dict)
-    entries: dict[str, Entry] = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, bench: Bench, days: int, runs: int) -> Block:
-        """Read all that there is of a bench's issuer."""
-        block = cls(bench, days, runs)
-        with bench.database.snapshot() as connection:
-            for table in (*COPIED, JOURNAL):
-                rows = connection.execute(select(table)).mappings()
-                block.rows[table] = [dict(row) for row in rows]
-        for entry in bench.store.keys(f"{bench.issuer.issuer}/"):
-            if "/probe/" not in entry.key and not entry.key.endswith(FOR_PEOPLE):
-                block.objects[entry.key] = bench.content(entry.key)
-                block.entries[entry.key] = entry
-        return block
+class Block(NamedTuple):
+    """All that a store and a database have of the runs that are copied."""
 
-    def repeat(self, times: int) -> None:
-        """Add so many copies to store and database."""
-        copies = [Copy(self, number) for number in range(1, times + 1)]
-        for copy in copies:
-            copy.write_objects()
-        versions = {
-            entry.key: entry.version
-            for folder in DROPPED
-            for entry in self.bench.store.keys(f"{self.bench.issuer.issuer}/{folder}/")
-        }
-        for copy in copies:
-            copy.find_versions(versions)
-            self.bench.database.act(self.bench.issuer.issuer, copy.write_rows)
+    store: ClockedStore
+    clock: Any
+    rows: Mapping[Table, Sequence[Mapping[str, Any]]]
+    objects: Mapping[str, bytes]
+    entries: Mapping[str, Entry]
+
+
+def _block_of(bench: Bench) -> Block:
+    assert isinstance(bench.store, ClockedStore)
+    rows = {}
+    with bench.database.snapshot() as connection:
+        for table in (*COPIED, JOURNAL):
+            rows[table] = [dict(row) for row in connection.execute(select(table)).mappings()]
+    entries = {
+        entry.key: entry
+        for entry in bench.store.keys(f"{bench.issuer.issuer}/")
+        if not entry.key.endswith(FOR_PEOPLE)
+    }
+    objects = {key: bench.content(key) for key in entries}
+    return Block(bench.store, bench.now, rows, objects, entries)
 
 
 class Copy:
     """A copy of a block: what names, days, cuids and digests become in it."""
 
-    def __init__(self, block: Block, number: int) -> None:
+    def __init__(self, block: Block, number: int, later: timedelta) -> None:
         self.block = block
         self.number = number
-        self.later = timedelta(days=block.days * number)
+        self.later = later
         self.digests = dict[str, str]()
         self.names = dict[str, str]()  # of runs, by their last part
         self.versions = dict[str, str]()  # of extracts and result files
 
     def write_objects(self) -> None:
         """Write the objects, extracts first, since runs are named by their digests."""
-        store = self.block.bench.store
-        assert isinstance(store, ClockedStore)
         by_stage = sorted(self.block.objects, key=lambda key: "/extracts/" not in key)
         for key in by_stage:
             content = self.block.objects[key]
@@ -108,9 +108,8 @@ class Copy:
             self.digests[before] = after
             if "/extracts/" in key:
                 self.names[before[:8]] = after[:8]
-            self.block.bench.now.moment = self.block.entries[key].modified + self.later
-            new_key = self.text(key)
-            store.create(new_key, copied)
+            self.block.clock.moment = self.block.entries[key].modified + self.later
+            self.block.store.create(self.text(key), copied)
 
     def find_versions(self, versions: Mapping[str, str]) -> None:
         """Note which versions the extracts and result files have, as the store lists them."""
@@ -151,12 +150,15 @@ class Copy:
         text = RUN_NAME.sub(lambda found: self.names.get(found[0], found[0]), text)
         text = VERSION.sub(lambda found: self.versions.get(found[0], found[0]), text)
         text = CUID.sub(self._cuid, text)
-        text = LINK.sub(lambda found: sha256(f"{self.number} {found[0]}".encode()).hexdigest()[:32], text)
+        text = LINK.sub(self._link, text)
         text = DAY.sub(self._day, text)
         return PLAIN_DAY.sub(self._plain_day, text)
 
     def _cuid(self, found: re.Match[str]) -> str:
         return f"{found[1]}-{int(found[2]) + self.number * CARDS:08d}"
+
+    def _link(self, found: re.Match[str]) -> str:
+        return sha256(f"{self.number} {found[0]}".encode()).hexdigest()[:32]
 
     def _day(self, found: re.Match[str]) -> str:
         return (date(*map(int, found.groups())) + self.later).isoformat()
