@@ -56,6 +56,10 @@ class News(NamedTuple):
     runs: frozenset[str]
     journal: int
 
+    def is_any_after(self, mark: Mark) -> bool:
+        """Whether anything came since that mark."""
+        return self.journal > mark.journal or bool(self.committed or self.runs)
+
 
 def read_mark(connection: Connection, issuer: str) -> Mark:
     """Return the mark of an issuer as it is stored, an empty one where there is none."""

@@ -132,7 +132,12 @@ class BookOfRuns:
 
     def work_out(self, connection: Connection) -> Update | None:
         """Return what is to be written, None where nothing came since."""
-        return _News(self._runs.within(connection), connection).update()
+        runs = self._runs.within(connection)
+        before = read_mark(connection, runs.issuer)
+        news = news_since(connection, runs.store, runs.issuer, before)
+        if before.is_believed and not news.is_any_after(before):
+            return None
+        return _News(runs, connection).update()
 
     def write(self, connection: Connection, update: Update) -> bool:
         """Write it; False where somebody else has written since it was worked out."""

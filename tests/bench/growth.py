@@ -1,9 +1,9 @@
 """Stores of many small runs, to see what a command costs as an issuer's runs become more.
 
 Usage: python -m tests.bench.growth [RUNS ...]. Prints the CPU seconds of each command at each size,
-of those that change nothing the median of three. The runs are made in one process, by the real code
-and gpg, in memory where there is a place for it: a run is some forty objects, each of which a disk
-would have to sync.
+of those that change nothing the median of three. The first runs are made in one process, by the
+real code and gpg, in memory where there is a place for it: a run is some twenty objects, each of
+which a disk would have to sync. Of many runs the others are copies of these (`copied_runs.py`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from flows.book.book import read_book
+from tests.bench.copied_runs import repeat
 from tests.bench.scene import BANK, CARDLINK, write_toml
 from tests.clocked import ClockedStore
 from tests.night import Bench, issuer
@@ -24,9 +26,8 @@ from tests.night import Bench, issuer
 A_DAY = 4  # runs a day
 ROWS = 20  # of a run
 ANSWERED_TOGETHER = 20  # runs whose results are ingested at once
-LIVING = 800  # days that a link can be opened
+LIVING = 4000  # days that a link can be opened
 MEMORY = Path("/dev/shm")
-TOLD = 100  # runs after which the builder says how far it is
 ROUNDS = 3
 LAST = datetime(2026, 11, 20, 12, tzinfo=UTC)  # when the last run was made
 
@@ -43,14 +44,19 @@ class Clock:
 
 
 def grown(folder: Path, runs: int, last: datetime = LAST) -> Bench:
-    """Return a bench with so many answered runs behind it, A_DAY a day, made by the real code."""
+    """Return a bench with so many answered runs behind it, A_DAY a day: the first made by the real
+    code, whole blocks of others copied.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     clock = Clock(last - timedelta(days=runs / A_DAY))
     bench = Bench(ClockedStore(folder, clock), issuer(), clock)
-    for first in range(0, runs, TOLD):
-        if first:
-            sys.stderr.write(f"{first:,} runs, {sum(os.times()[:4]):.0f} CPU seconds\n")
-        grow(bench, clock, range(first, min(first + TOLD, runs)))
+    grow(bench, clock, range(min(runs, ANSWERED_TOGETHER)))
+    copies = runs // ANSWERED_TOGETHER - 1
+    if copies > 0:
+        repeat(bench, days=ANSWERED_TOGETHER // A_DAY, copies=copies)
+        clock.moment = last
+        read_book(bench.context.adapters, bench.issuer.issuer)
+        grow(bench, clock, range((copies + 1) * ANSWERED_TOGETHER, runs))
     return bench
 
 
@@ -143,4 +149,4 @@ def main(sizes: list[int]) -> None:
 
 
 if __name__ == "__main__":
-    main([int(size) for size in sys.argv[1:]] or [100, 400, 1600])
+    main([int(size) for size in sys.argv[1:]] or [100, 10_000])

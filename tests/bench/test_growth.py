@@ -16,6 +16,7 @@ from flows.book import stored_book, upkeep
 from flows.book.book import read_book
 from flows.extensions.deliveries.delivery import deliver
 from flows.extensions.deliveries.receivers import confirm
+from flows.operations.audit import verify
 from flows.operations.metrics import write_metrics
 from flows.operations.questions import open_questions
 from flows.reports import link_forms
@@ -30,13 +31,26 @@ from flows.runs.events import record_event
 from flows.runs.keys import keys_of
 from flows.runs.outbox import outboxes
 from flows.submissions.extract_states import extract_states
-from tests.bench.growth import LIVING, Clock, grow, grown, submit_next
+from tests.bench.growth import ANSWERED_TOGETHER, LIVING, ROWS, Clock, grow, grown, submit_next
 from tests.night import Bench
 from tests.storms import FailingStore
 
 RUNS = 16  # as many as are judged together, so that it is the same at twice as many
 A_FEW = 8  # of work that is still open
 NEXT = 1000  # the number of a run that is measured
+
+
+@pytest.mark.slow
+def test_copied_runs_are_as_recorded_and_everybody_in_them_has_a_link(tmp_path: Path) -> None:
+    bench = grown(tmp_path / "store", 3 * ANSWERED_TOGETHER)
+
+    proof = verify(bench.context.adapters, bench.issuer.issuer)
+    across = survey(bench.context)
+
+    assert not proof.findings
+    assert 3 * ANSWERED_TOGETHER * ROWS == sum(run.rows["linked"] for run in across.runs)
+    assert across.cards.is_empty()
+    assert not any(run.is_behind for run in across.runs)
 
 
 def opened(bench: Bench, act: Callable[[Bench], object]) -> list[str]:
