@@ -348,7 +348,9 @@ READ_RUN = Table(
     column("excludes", Boolean(), "[status] leaves some of its rows out"),
     column("has_departures", Boolean(), "who left by its extract is in the departures"),
     column("judged", TEXT, "whole or purged, as it was judged; null: not yet", null=True),
-    column("figures", JSON(), "its figures, once nothing about it is open", null=True),
+    column(
+        "figures", JSON(none_as_null=True), "its figures, once nothing about it is open", null=True
+    ),
     PrimaryKeyConstraint("issuer", "run"),
     ForeignKeyConstraint(["issuer", "run"], ["run.issuer", "run.run"]),
     CheckConstraint("judged IN ('whole', 'purged')", name="judged"),

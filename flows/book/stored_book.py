@@ -196,9 +196,25 @@ def known_plans(adapters: Adapters, runs: StoredRuns) -> list[KnownPlan]:
         return list(read_plans(connection, runs.issuer).values())
 
 
-def closed_runs(adapters: Adapters, runs: StoredRuns) -> Collection[str]:
+def closed_runs(adapters: Adapters, runs: StoredRuns) -> set[str]:
     """Return the ids of the runs about which nothing is open, as far as that is known."""
-    return known_runs(adapters, runs).closed.keys()
+    with adapters.database.snapshot() as connection:
+        mark = read_mark(connection, runs.issuer)
+        if not mark.is_believed:
+            return set()
+        row = database.READ_RUN.c
+        query = select(row.run).where(row.issuer == runs.issuer, row.figures.is_not(None))
+        closed = set(connection.scalars(query))
+        return closed - news_since(connection, runs.store, runs.issuer, mark).runs
+
+
+def open_runs(adapters: Adapters, runs: StoredRuns) -> list[str]:
+    """Return the ids of the committed runs about which something may be open, by their turn."""
+    run = database.RUN.c
+    query = select(run.run).where(run.issuer == runs.issuer, run.turn.is_not(None))
+    closed = closed_runs(adapters, runs)
+    with adapters.database.snapshot() as connection:
+        return [one for one in connection.scalars(query.order_by(run.turn)) if one not in closed]
 
 
 def _runs_with(adapters: Adapters, issuer: str, cuid: str) -> set[str]:

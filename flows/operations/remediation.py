@@ -7,7 +7,7 @@ result rows attributed by hand in `manual_attribution.py`.
 from datetime import date
 from typing import Literal
 
-from flows.book.stored_book import known_runs
+from flows.book.stored_book import known_plans
 from flows.errors import OperatorError
 from flows.reports.missed_days import missed_days
 from flows.runs.adapters import Adapters
@@ -147,7 +147,7 @@ def _dismiss_day(context: IssuerContext, day: date, reason: str, undo: bool) -> 
     decision: Literal["dismissed", "taken back"] = "taken back" if undo else "dismissed"
     record = Dismissal(**adapters.signed(reason), what=decision, key=day.isoformat(), size=0)
     runs = StoredRuns(adapters, issuer)
-    committed = known_runs(adapters, runs).committed
+    committed = [plan for plan in known_plans(adapters, runs) if plan.end == "committed"]
     missed = missed_days(context.issuer, runs, committed, adapters.now())
 
     def work(act: Act) -> Dismissal:

@@ -12,7 +12,7 @@ from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
-from flows.book.stored_book import known_runs
+from flows.book.stored_book import known_plans
 from flows.operations.alert_history import open_alerts
 from flows.operations.alert_kinds import alert_kinds
 from flows.redaction import redact
@@ -143,7 +143,7 @@ def _end_of(run: StoredRun, refused: datetime | None) -> Iterator[_News]:
 
 
 def _refused(adapters: Adapters, runs: StoredRuns) -> Mapping[str, datetime]:
-    committed = known_runs(adapters, runs).committed
+    committed = [plan for plan in known_plans(adapters, runs) if plan.end == "committed"]
     extracts = {plan.key for plan in committed if plan.is_whole}
     return runs.refused({plan.run for plan in committed}, extracts)
 

@@ -7,7 +7,7 @@ then the worklist has a line about the run.
 
 from collections.abc import Iterable
 
-from flows.book.stored_book import known_runs
+from flows.book.stored_book import open_runs
 from flows.reports.rebuild import rebuild_lasting
 from flows.results.lineage import newest_first
 from flows.runs.context import IssuerContext
@@ -19,9 +19,7 @@ from flows.runs.threads import concurrently
 def runs_behind(context: IssuerContext, stored: StoredRuns) -> list[StoredRun]:
     """Return the runs about which something is open whose report is behind what is recorded."""
     adapters = context.adapters
-    known = known_runs(adapters, stored)
-    plans = [plan for plan in known.committed if plan.run not in known.closed]
-    runs = [StoredRun.by_id(adapters, plan.run) for plan in plans]
+    runs = [StoredRun.by_id(adapters, run) for run in open_runs(adapters, stored)]
     are_behind = concurrently(lambda run: run.is_report_behind, runs, adapters.connections)
     return [run for run, is_behind in zip(runs, are_behind, strict=True) if is_behind]
 
