@@ -346,7 +346,8 @@ else:
     IssuerName = kind_of(results.ingest.parameters[0])
 
 # each form is a flow of this module, by its name: so deployments name it, and Prefect loads it
-globals().update({name: form(name) for name in {built.name for _, built in FORMED}})
+_NAMES = {built.name for _, built in FORMED}
+globals().update({name: form(name) for name in _NAMES})
 
 if TYPE_CHECKING:
 

@@ -316,8 +316,9 @@ def _row_findings(
         elif any(values[name] != value for name, value in row.values.items()):
             yield row.entry.finding(place, CHANGED), _digest(values)
         else:
-            wrong = (row_finding(table, row.values, values) for row_finding in hooks("row_finding"))
-            yield from ((row.entry.finding(place, what), _digest(values)) for what in wrong if what)
+            flaws = (row_finding(table, row.values, values) for row_finding in hooks("row_finding"))
+            for flaw in filter(None, flaws):
+                yield row.entry.finding(place, flaw), _digest(values)
     if is_whole:
         for key in stored.keys() - rows.keys():
             yield Finding(_place(table, key), INSERTED), _digest(stored[key])

@@ -9,6 +9,7 @@ watches one writes it. What was never said within a day is no news any more.
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 from flows.book.stored_book import known_runs
@@ -119,7 +120,8 @@ def _answers(run: StoredRun) -> Iterator[_News]:
     answers = run.events(ANSWERED) if run.manifest is not None else []
     if not answers:
         return
-    files = sorted({name for event in answers for name in event.facts.get("results", ())})
+    named = chain.from_iterable(event.facts.get("results", ()) for event in answers)
+    files = sorted(set(named))
     sentence = result_sentence(run) or "it was answered"
     since = max(event.at for event in answers)
     yield _News(run.id, digest(canonical({"results": files})), f"{run.id}: {sentence}", since)

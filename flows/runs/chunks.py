@@ -70,10 +70,10 @@ def in_outbox(
     run: str, chunks: Iterable[ManifestChunk], states: Mapping[int, Any]
 ) -> list[OutboxChunk]:
     """Return chunks with their states, by number."""
+    with_state = ((chunk, states[chunk.number]) for chunk in chunks)
     return [
         OutboxChunk(run, chunk, state.state, state.since, state.expected, state.reason)
-        for chunk in chunks
-        for state in [states[chunk.number]]
+        for chunk, state in with_state
     ]
 
 

@@ -25,7 +25,7 @@ _ANSWERING = (ANSWERED, CANCELLED)  # from which the answer's age counts
 
 
 def record_event(
-    adapters: Adapters, keys: RunKeys, what: str, reason: str = "", **facts: str | int | list[str]
+    adapters: Adapters, keys: RunKeys, event: str, reason: str = "", **facts: str | int | list[str]
 ) -> None:
     """Enter in the journal what was done to a run, with facts; card numbers in texts are masked."""
     masked = {name: redact(fact) for name, fact in facts.items() if isinstance(fact, str)}
@@ -33,7 +33,7 @@ def record_event(
     def note(act: Act) -> None:
         act.facts |= {**facts, **masked}
 
-    enter(adapters, keys.run.issuer, what, note, run=str(keys.run), reason=redact(reason))
+    enter(adapters, keys.run.issuer, event, note, run=str(keys.run), reason=redact(reason))
 
 
 def last_answer(committed: datetime, events: Iterable[Entry]) -> datetime:

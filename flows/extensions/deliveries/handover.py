@@ -206,8 +206,8 @@ def confirm_handed(
         confirmed = note(adapters, line, number, CONFIRMED, **columns).confirmed
     if confirmed is None:
         to = [f" to {whose}" for whose in line.whose.values() if whose != DEFAULT]
-        what = f"complete {line.table.name} {number}{''.join(to)}"
-        raise NotFoundError(place=line.issuer, what=what, command=listing)
+        missing = f"complete {line.table.name} {number}{''.join(to)}"
+        raise NotFoundError(place=line.issuer, what=missing, command=listing)
     return confirmed
 
 
@@ -266,15 +266,15 @@ def begin(
 
     Raises HandedOverMeanwhileError.
     """
-    what = line.table.name
+    kind = line.table.name
 
     def work(act: Act) -> None:
         if _last_number(act.connection, line) != after:
-            raise HandedOverMeanwhileError(what=what, issuer=line.issuer, number=number)
+            raise HandedOverMeanwhileError(what=kind, issuer=line.issuer, number=number)
         also(act)
         make(act, line, number, record, **columns)
 
-    enter(context.adapters, line.issuer, f"{what} made", work)
+    enter(context.adapters, line.issuer, f"{kind} made", work)
 
 
 def complete(
