@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self, cast
 
 from pydantic import StringConstraints, model_validator
 
+from flows.extensions import names as extension_names
 from schemas.code_pages import EbcdicPage
 from schemas.join import NAMED_FOR_THE_PAIR, JoinSettings
 from schemas.mapping import Header, Span, Texts
@@ -233,6 +234,12 @@ class SourceSettings(Settings):
     def record_size(self) -> int:
         """The bytes of a record of format F or FB."""
         return self.layout.size if self.copybook else self.record_length or 0
+
+    @model_validator(mode="after")
+    def _can_be_read(self) -> Self:
+        if self.format not in ("csv", "fixed", *extension_names("FORMATS")):
+            raise ValueError(f"format = '{self.format}' needs an extension that is not here")
+        return self
 
     @model_validator(mode="after")
     def _describes_types(self) -> Self:

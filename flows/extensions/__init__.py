@@ -8,6 +8,7 @@ those that are there, and asks their packages for:
   of its objects in the folder of a run, which go with the run's ledger;
 - `OPTIONS`: pattern and help, by name, of options that it adds to commands with `acts`, whose
   context has the values in `options`;
+- `FORMATS`: the values of `format` in [source] that it reads;
 - `settings.TABLES`: its tables of an issuer's TOML, by name; `example.toml` has an example of each
   key;
 - `settings.validate(issuer)`, where it is there: ValueError with what tables of a TOML may not say
@@ -25,6 +26,7 @@ The hooks, by what asks for them:
 - `alert_kinds()`: kinds of alerts by name, and `alerts(context)`: what is wrong now (`Cause`);
 - `checks(context)`: lines of `check` as pairs, the part of the installation and what is fine about
   it, or the CardlinkError of what is not; one that it raises is of the part named like its folder;
+- `readers()`: by each of its FORMATS, how such an extract is told and read as lines (`Reader`);
 - `before_act(entry, context, actor, values, acts)`: the result of a command that is these acts,
   where the extension does it or lets it wait; None where the command simply runs;
 - `govern(context, is_rehearsal=…)`: raises where a command that changes something may not work with

@@ -33,9 +33,9 @@ from flows.extracts.line_kinds import (
     with_faults,
 )
 from flows.extracts.parsing import Parser
+from flows.extracts.readers import as_text
 from flows.extracts.records.text import text_blocks, text_encoding
 from flows.extracts.trailer import ControlRecords, HashTotal
-from flows.extracts.workbook import as_text
 from schemas.manifest import JoinedRows
 from schemas.source import SourceSettings
 

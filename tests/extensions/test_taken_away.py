@@ -105,3 +105,23 @@ def test_the_kernel_takes_an_extract_to_its_balance_without(
 
     assert answered == 20, submitted
     assert "balanced" in json.dumps(ingested), (ingested, waiting)
+
+
+def test_a_format_whose_extension_is_gone_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    place = copied_without(["formats"], tmp_path / "product")
+    toml = TOML.format(fingerprint=keys.sound().fingerprint)
+    (tmp_path / "bank.toml").write_text(f'{toml}\n[source]\nformat = "xlsx"\n')
+    (tmp_path / "portal.asc").write_bytes(keys.sound().public)
+
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "flows.cli", "--config", str(tmp_path), "submit", "bank"],
+        env={**os.environ, "PYTHONPATH": str(place), "CARDLINK_ACTOR": "tester"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    said = " ".join((done.stdout + done.stderr).split())
+    assert done.returncode != 0
+    assert "format = 'xlsx' needs an extension that is not here" in said, said

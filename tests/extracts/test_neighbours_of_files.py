@@ -15,10 +15,11 @@ import polars as pl
 import pytest
 
 from flows.errors import ExtractError
+from flows.extensions.formats import workbook
 from flows.extensions.init import control_records, proofs, record_sample
 from flows.extensions.init import sample as lines_sample
 from flows.extensions.init.record_sample import take_records
-from flows.extracts import grammar, workbook, zipped
+from flows.extracts import grammar, zipped
 from flows.extracts.errors import ArchiveError
 from flows.extracts.records import fields, framing
 from flows.extracts.records.fields import FieldReader

@@ -17,14 +17,15 @@ from flows.extensions.init.dialect import take_sample
 from flows.extensions.init.guess import Column, Guess, Proof, Sample, named_column
 from flows.extensions.init.record_sample import take_records
 from flows.extensions.init.status_guess import status_doubt, status_guesses, status_name
-from flows.extracts.workbook import is_workbook, sheet_lines
+from flows.extracts.decode import BLOCK
+from flows.extracts.readers import form_of, readers
 from schemas import portal
 from schemas.cell_formats import date_cells_as
 from schemas.reference import toml
 from schemas.source import SourceSettings
 
-OF_TEXT = ("delimiter", "quoting", "encoding", "final_newline")  # what no workbook needs
-HEAD = 4096  # bytes that show whether it is a workbook
+OF_TEXT = ("delimiter", "quoting", "encoding", "final_newline")  # what no other form needs
+HEAD = 4096  # bytes that show whether an extension reads it
 STATUS = 'which rows count: "undecided" has to be answered before anything is sent'
 
 
@@ -138,14 +139,14 @@ def _doubts_of_status(columns: Sequence[Column], guesses: Sequence[Guess]) -> It
     yield from status_guesses(unused, doubtful)
 
 
-def _sample_of_sheet(stream: BinaryIO, name: str) -> Sample:
-    """Return a sample of the one sheet of a workbook, whose lines need no other settings."""
-    source = SourceSettings.model_validate({"format": "xlsx"})
-    lines = b"".join(sheet_lines(stream, source, name))
+def _sample_of_form(stream: BinaryIO, name: str, form: str) -> Sample:
+    """Return a sample of an extract that an extension reads, whose lines need no other settings."""
+    source = SourceSettings.model_validate({"format": form})
+    lines = b"".join(readers()[form].lines(stream, source, name, BLOCK))
     sample = take_sample(BytesIO(lines), name)
     needed = [guess for guess in sample.guesses if guess.key not in OF_TEXT]
-    form = Guess("format", toml("xlsx"), "an Excel workbook")
-    return sample._replace(guesses=[form, *needed])
+    guess = Guess("format", toml(form), readers()[form].called)
+    return sample._replace(guesses=[guess, *needed])
 
 
 def _with_doubt_of_days(guess: Guess, columns: Sequence[Column]) -> Guess:
@@ -201,14 +202,15 @@ def first_draft(
     """
     head = stream.read(HEAD)
     stream.seek(0)
-    if is_workbook(head):
-        sample = _sample_of_sheet(stream, name)
+    form = form_of(head)
+    if form is not None:
+        sample = _sample_of_form(stream, name, form)
     elif copybook is None:
         sample = take_sample(stream, name)
     else:
         sample = take_records(stream, name, copybook.text, copybook.file)
     draft = draft_of(sample, today)
-    if is_workbook(head):
+    if form is not None:
         guesses = [_with_doubt_of_days(guess, sample.columns) for guess in draft.guesses]
         return draft._replace(guesses=tuple(guesses))
     return draft

@@ -9,8 +9,8 @@ from functools import partial
 
 from flows.extracts.decode import Readable, inflated, line_blocks, recognised
 from flows.extracts.errors import EncodingError
+from flows.extracts.readers import readers
 from flows.extracts.records.framing import Bytes, Frame, Framing
-from flows.extracts.workbook import sheet_lines
 from schemas.code_pages import EBCDIC, LINE_END, controls, decoded, looks_ebcdic
 from schemas.source import SourceSettings
 
@@ -25,8 +25,8 @@ def text_blocks(stream: Readable, source: SourceSettings, name: str, size: int) 
 
     They are in `text_encoding`. Raises ExtractError.
     """
-    if source.format == "xlsx":
-        yield from sheet_lines(stream, source, name, size)
+    if source.format not in ("csv", "fixed"):
+        yield from readers()[source.format].lines(stream, source, name, size)
         return
     if source.record_format is None and source.encoding not in EBCDIC:
         yield from line_blocks(stream, source.encoding, name, size)

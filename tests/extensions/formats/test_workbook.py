@@ -19,9 +19,9 @@ from click.testing import CliRunner
 from flows.cli.main import main
 from flows.configuration import load_issuer
 from flows.errors import CardlinkError
-from flows.extracts import workbook
+from flows.extensions.formats import workbook
+from flows.extensions.formats.workbook import ExcelMissingError, NumberCellError, WorkbookError
 from flows.extracts.rows import open_rows
-from flows.extracts.workbook import ExcelMissingError, NumberCellError, WorkbookError
 from schemas import portal
 from schemas.cell_formats import date_cells_as, date_part
 from schemas.source import SourceSettings

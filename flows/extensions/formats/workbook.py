@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from flows.errors import ExtractError, OperatorError
 from flows.extracts.decode import Readable
 from flows.extracts.errors import EmptyExtractError
+from flows.extracts.readers import Reader
 from flows.redaction import redact
 from schemas.source import SourceSettings
 
@@ -65,22 +66,17 @@ class ExcelMissingError(OperatorError):
     next_step = "Install it: pip install 'cardlink[excel]'; or ask the issuer for a CSV file."
 
 
+def readers() -> dict[str, Reader]:
+    """Return the reader of workbooks."""
+    return {"xlsx": Reader("an Excel workbook", is_workbook, sheet_lines)}
+
+
 def is_workbook(head: bytes) -> bool:
     """Return whether a file begins as a workbook does, whose parts are named in it."""
     return head.startswith(ZIP) and any(part in head for part in (b"[Content_Types]", b"xl/"))
 
 
-def as_text(source: SourceSettings) -> SourceSettings:
-    """Return how the lines of a workbook are written; other settings as they are."""
-    if source.format != "xlsx":
-        return source
-    written = {"format": "csv", "delimiter": ",", "encoding": "utf-8", "quoting": "doubled"}
-    return source.model_copy(update={**written, "final_newline": True})
-
-
-def sheet_lines(
-    stream: Readable, source: SourceSettings, name: str, size: int = _PIECE
-) -> Iterator[bytes]:
+def sheet_lines(stream: Readable, source: SourceSettings, name: str, size: int) -> Iterator[bytes]:
     """Yield the rows of a sheet as lines of UTF-8, about `size` bytes at a time.
 
     Raises WorkbookError, NumberCellError, ExcelMissingError and EmptyExtractError.
