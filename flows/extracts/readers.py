@@ -21,7 +21,10 @@ class Reader(NamedTuple):
 
 def readers() -> dict[str, Reader]:
     """Return the readers of the extensions, by format."""
-    return {form: reader for hook in hooks("readers") for form, reader in hook().items()}
+    by_format = dict[str, Reader]()
+    for brought in hooks("readers"):
+        by_format |= brought()
+    return by_format
 
 
 def form_of(head: bytes) -> str | None:

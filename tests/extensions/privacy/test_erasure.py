@@ -515,6 +515,7 @@ def test_the_database_has_no_row_of_who_is_forgotten(
     monkeypatch.setattr(upkeep, "TOGETHER", 1)
     first, run = delivered(tmp_path)
     bench = trailed(first)
+    upkeep.forget_book(bench.context.adapters, BANK)
 
     def tables_with(cuid: str) -> list[str]:
         read_book(bench.context.adapters, BANK).cards(DAY)
