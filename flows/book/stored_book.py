@@ -210,11 +210,12 @@ def closed_runs(adapters: Adapters, runs: StoredRuns) -> set[str]:
 
 def open_runs(adapters: Adapters, runs: StoredRuns) -> list[str]:
     """Return the ids of the committed runs about which something may be open, by their turn."""
-    run = database.RUN.c
-    query = select(run.run).where(run.issuer == runs.issuer, run.turn.is_not(None))
+    table = database.RUN.c
+    committed = (table.issuer == runs.issuer) & table.turn.is_not(None)
+    query = select(table.run).where(committed).order_by(table.turn)
     closed = closed_runs(adapters, runs)
     with adapters.database.snapshot() as connection:
-        return [one for one in connection.scalars(query.order_by(run.turn)) if one not in closed]
+        return [run for run in connection.scalars(query) if run not in closed]
 
 
 def _runs_with(adapters: Adapters, issuer: str, cuid: str) -> set[str]:
