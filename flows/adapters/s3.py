@@ -1,8 +1,10 @@
 """S3 as a store.
 
 An ETag pins what is read, and one loop retries. `create` is atomic where the store has conditional
-writes; where it has none, an object is looked for before it is written. That is enough: the
-database gives the names of what is created, and no two processes have one.
+writes; where it has none, an object is looked for before it is written. That is enough for chunks,
+ledgers, deliveries and the journal, whose names the database gives to one process, or whose content
+is the same whoever writes it. An alert or a summary may then be sent twice by two concurrent
+processes.
 
 What a bucket asks for is a setting of the store, never of its callers: encryption and lock of what
 is written, the owner on every call, and the malware scanner's verdict on a dropped file, which

@@ -76,11 +76,6 @@ class Update(NamedTuple):
     departed: pl.DataFrame | None
     rows_of: Mapping[str, pl.DataFrame]
 
-    @property
-    def changes_rows(self) -> bool:
-        """Whether something is written beside the mark."""
-        return self.departed is not None or any((self.runs, self.attempts, self.without_attempts))
-
 
 class Projection(Protocol):
     """What of the database follows from the store."""
@@ -134,10 +129,11 @@ class BookOfRuns:
         """Return what is to be written, None where nothing came since."""
         runs = self._runs.within(connection)
         before = read_mark(connection, runs.issuer)
-        news = news_since(connection, runs.store, runs.issuer, before)
-        if before.is_believed and not news.is_any_after(before):
+        mark = before if before.is_believed else Mark()
+        news = news_since(connection, runs.store, runs.issuer, mark)
+        if before.is_believed and not news.is_any_after(mark):
             return None
-        return _News(runs, connection).update()
+        return _News(runs, connection, before, news).update()
 
     def write(self, connection: Connection, update: Update) -> bool:
         """Write it; False where somebody else has written since it was worked out."""
@@ -186,41 +182,38 @@ def forget_book(adapters: Adapters, issuer: str) -> None:
 class _News:
     """What came to an issuer's runs since the database was written, read from the store."""
 
-    def __init__(self, runs: StoredRuns, connection: Connection) -> None:
+    def __init__(self, runs: StoredRuns, connection: Connection, before: Mark, news: News) -> None:
+        self._news = news
         self._stored = runs
         self._store: Store = runs.store
         self._issuer = runs.issuer
         self._connection = connection
-        self._before = read_mark(connection, runs.issuer)
-        self._is_anew = not self._before.is_believed
-        self._mark = Mark() if self._is_anew else self._before
+        self._before = before
+        self._is_anew = not before.is_believed
+        self._mark = Mark() if self._is_anew else before
         self._known = {} if self._is_anew else read_runs(connection, runs.issuer)
         self._rows = dict(self._known)
         self._attempts: dict[int, pl.DataFrame] = {}
         self._without_attempts: set[tuple[str, int]] = set()
         self._purged = runs.without_ledger
 
-    def update(self) -> Update | None:
-        """Return what is to be written, None where nothing came."""
+    def update(self) -> Update:
+        """Return what is to be written."""
         for run in self._purged.intersection(self._pages):
             self._lose_attempts(run)
-        news = news_since(self._connection, self._store, self._issuer, self._mark)
-        self._read_attempts(news)
-        mark = self._new_mark(news)
-        has_news = self._is_anew or mark != self._mark
+        self._read_attempts(self._news)
         departed = self._departed()
-        rows_of = self._judge(news)
-        update = Update(
+        rows_of = self._judge(self._news)
+        return Update(
             self._before.version,
             self._is_anew,
-            mark._replace(version=self._before.version + 1),
+            self._new_mark(self._news)._replace(version=self._before.version + 1),
             self._changed,
             self._attempts,
             frozenset(self._without_attempts),
             departed,
             rows_of,
         )
-        return update if has_news or update.changes_rows else None
 
     @property
     def _changed(self) -> dict[str, ReadRun]:

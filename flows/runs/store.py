@@ -315,11 +315,14 @@ def is_stored(store: Store, key: str) -> bool:
 
 
 def ensure_usable(store: Store, key: str) -> None:
-    """Write a derived object and read it, and ask for the locks that are set; StoreRefusedError."""
+    """Write a derived object and read it, and ask for the locks that are set; StoreRefusedError.
+
+    An old server that stores the checksums of a write within its content is found by that.
+    """
     content = b"written by cardlink check\n"
     store.replace(key, [content])
     if read(store, key) != content:
-        raise StoreRefusedError(place=key, code="what was written reads otherwise")
+        raise StoreRefusedError(place=key, code="it returned other bytes than were written")
     if isinstance(store, Lockable):
         store.ensure_lockable()
 

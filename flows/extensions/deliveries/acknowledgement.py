@@ -45,12 +45,12 @@ from flows.extensions.deliveries.handover import (
     confirm_handed,
     free_number,
     last_handed,
-    newest_receipt,
     place_lines,
     read_handed,
     sealed,
     sealer_of,
 )
+from flows.extensions.deliveries.receipts import newest_receipt
 from flows.extensions.deliveries.settings import Destination, acknowledging
 from flows.extensions.deliveries.tables import ACKNOWLEDGEMENT
 from flows.redaction import redact

@@ -15,8 +15,9 @@ from flows.extensions.deliveries.delivered import (
     receivers_with_deliveries,
 )
 from flows.extensions.deliveries.formats import Delivery
-from flows.extensions.deliveries.handover import Handed, NotReachedError, last_handed, late_receipt
+from flows.extensions.deliveries.handover import Handed, NotReachedError, last_handed
 from flows.extensions.deliveries.reaching import check_receiver, troubles
+from flows.extensions.deliveries.receipts import late_receipt
 from flows.extensions.deliveries.receivers import without_table
 from flows.extensions.deliveries.settings import DEFAULT, acknowledging, receivers_in
 from flows.operations.alert_kinds import Cause

@@ -21,7 +21,8 @@ from flows.extensions.deliveries.delivered import (
     receivers_with_deliveries,
 )
 from flows.extensions.deliveries.formats import Confirmed, Delivery
-from flows.extensions.deliveries.handover import Handed, confirm_handed, newest_receipt, read_handed
+from flows.extensions.deliveries.handover import Handed, confirm_handed, read_handed
+from flows.extensions.deliveries.receipts import newest_receipt
 from flows.extensions.deliveries.settings import DEFAULT, receivers_in, settings_of
 from flows.extensions.deliveries.tables import DELIVERY_CHANGE
 from flows.runs.context import IssuerContext

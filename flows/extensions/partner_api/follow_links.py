@@ -13,16 +13,9 @@ import polars as pl
 
 from flows.errors import OperatorError
 from flows.extensions.partner_api.coverage import coverage, unknown_words
+from flows.extensions.partner_api.due_links import Turn, least_urgency
 from flows.extensions.partner_api.funnel import add, age_of, cells, facts, funnel_stages
-from flows.extensions.partner_api.link_check import (
-    NO_LIMIT,
-    Limit,
-    LinkCheck,
-    Turn,
-    check_links,
-    least_urgency,
-    stop_of,
-)
+from flows.extensions.partner_api.link_check import NO_LIMIT, Limit, LinkCheck, check_links, stop_of
 from flows.extensions.partner_api.placements import placements, placements_of, read_placements
 from flows.extensions.partner_api.profile import INTERFACE
 from flows.extensions.partner_api.run_links import linked_rows, service_stages

@@ -35,12 +35,8 @@ from flows.extensions.deliveries.formats import (
     AcknowledgementFile,
     status_of,
 )
-from flows.extensions.deliveries.handover import (
-    HandedOverMeanwhileError,
-    NotReachedError,
-    handed,
-    late_receipt,
-)
+from flows.extensions.deliveries.handover import HandedOverMeanwhileError, NotReachedError, handed
+from flows.extensions.deliveries.receipts import late_receipt
 from flows.extensions.deliveries.settings import acknowledging
 from flows.extensions.privacy.erasure import OfRows, erase
 from flows.operations.alerts import current_alerts

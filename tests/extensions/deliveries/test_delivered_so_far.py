@@ -10,7 +10,8 @@ import pytest
 from flows.book.stored_book import insert_rows
 from flows.extensions.deliveries.delivered import CHANGE, line_of
 from flows.extensions.deliveries.formats import Delivery
-from flows.extensions.deliveries.handover import DONE, make, newest_receipt, note
+from flows.extensions.deliveries.handover import DONE, make, note
+from flows.extensions.deliveries.receipts import newest_receipt
 from flows.extensions.deliveries.receivers import confirm, delivered_so_far
 from flows.extensions.deliveries.settings import DEFAULT, PLAIN
 from flows.extensions.deliveries.tables import DELIVERY_CHANGE

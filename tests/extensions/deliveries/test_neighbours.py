@@ -17,6 +17,7 @@ from flows.extensions.deliveries import (
     handover,
     matters,
     reaching,
+    receipts,
 )
 from flows.extensions.deliveries.acknowledgement import acknowledgements_to
 from flows.extensions.deliveries.delivered import (
@@ -33,10 +34,10 @@ from flows.extensions.deliveries.handover import (
     LONGEST_WAIT,
     Handed,
     Trouble,
-    late_receipt,
     make,
     note,
 )
+from flows.extensions.deliveries.receipts import late_receipt
 from flows.extensions.deliveries.receivers import confirm
 from flows.extensions.deliveries.settings import acknowledging, settings_of
 from flows.extensions.deliveries.webhook import Answer
@@ -253,7 +254,7 @@ def test_a_late_receipt_names_the_newest_where_that_is_another(
     monkeypatch: pytest.MonkeyPatch, last: int, named: str
 ) -> None:
     record = SimpleNamespace(at=NOON, run="r1", rows={})
-    late = handover.Late(7, last, cast(Any, record))
+    late = receipts.Late(7, last, cast(Any, record))
     monkeypatch.setattr(matters, "late_receipt", lambda *_: late)
     bench = memory_bench(acknowledgement={"receipt_within_hours": 24})
 

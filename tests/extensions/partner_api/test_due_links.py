@@ -12,15 +12,9 @@ import polars as pl
 import pytest
 
 from flows.extensions.partner_api.coverage import queries
+from flows.extensions.partner_api.due_links import MOST_REQUESTS, Turn, due_links, followed_rows
 from flows.extensions.partner_api.follow_links import follow_links
-from flows.extensions.partner_api.link_check import (
-    MOST_REQUESTS,
-    Limit,
-    Turn,
-    check_links,
-    due_links,
-    followed_rows,
-)
+from flows.extensions.partner_api.link_check import Limit, check_links
 from flows.extensions.partner_api.settings import ServiceSettings
 from flows.runs.stored_run import StoredRun
 from tests.extensions.partner_api.test_look import Partner, know_all, night, settings, status

@@ -20,18 +20,16 @@ from flows.extensions.partner_api.coverage import (
     LinksUnansweredError,
     problem_of,
 )
-from flows.extensions.partner_api.job_records import Placement
-from flows.extensions.partner_api.link_check import (
-    KEEP_EVERY,
+from flows.extensions.partner_api.due_links import (
     PLANNED,
     REQUESTS,
-    Limit,
-    LinkCheck,
     Turn,
     due_links,
     has_no_messages,
     least_urgency,
 )
+from flows.extensions.partner_api.job_records import Placement
+from flows.extensions.partner_api.link_check import KEEP_EVERY, Limit, LinkCheck
 from flows.extensions.partner_api.link_placements import dtypes
 from flows.extensions.partner_api.link_queries import (
     ANSWERED,
@@ -160,9 +158,9 @@ def test_a_link_is_never_queried_more_often_than_at_least_is_waited() -> None:
 
 def test_a_check_without_the_time_for_one_link_queries_one(monkeypatch: pytest.MonkeyPatch) -> None:
     requests = pl.DataFrame({"urgency": [3.0, 2.0], "requests": [REQUESTS, REQUESTS]})
-    monkeypatch.setattr("flows.extensions.partner_api.link_check._linked", lambda _: 2)
+    monkeypatch.setattr("flows.extensions.partner_api.due_links._linked", lambda _: 2)
     monkeypatch.setattr(
-        "flows.extensions.partner_api.link_check._due_of_run", lambda *_: iter([requests])
+        "flows.extensions.partner_api.due_links._due_of_run", lambda *_: iter([requests])
     )
 
     least = least_urgency([RUN], turn(requests_per_second=1, look_minutes=0.01))
