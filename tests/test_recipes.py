@@ -65,6 +65,7 @@ def paste(project: Path, block: Block) -> None:
     """Put a snippet where its comment says."""
     path = project / block.file
     if block.place == "new file":
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(block.text)
         return
     lines = path.read_text().splitlines(keepends=True)

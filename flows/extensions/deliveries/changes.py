@@ -71,7 +71,7 @@ def delta(
     """Return what turns `delivered`, with or without `pending`, into `alive` (DELTA).
 
     Links withdrawn come first, then new ones. `delivered`, `pending`: changes of deliveries
-    (`flows.book.deliveries.CHANGE`). `reported`: every card that was sent (ISSUE). `stopped`: the
+    (`flows.extensions.deliveries.delivered.CHANGE`). `reported`: every card that was sent (ISSUE). `stopped`: the
     cards that need no link any more (CARD), and their `standing`, which says why.
     """
     gone = perhaps_delivered(delivered, pending).join(alive, on=LINK, how="anti")
@@ -132,7 +132,7 @@ def delivery_files(
 ) -> dict[str, bytes]:
     """Return the files of a delivery by name, in clear.
 
-    `changes`: its rows (`flows.operations.link_changes.CHANGED`). `links`: what counts where the
+    `changes`: its rows (CHANGED). `links`: what counts where the
     receiver's own settings do not say.
     """
     own = receiver.columns or links.columns

@@ -157,7 +157,7 @@ def deliveries_with_changes(connection: Connection, issuer: str) -> frozenset[De
 def write_changes(
     connection: Connection, issuer: str, delivery: DeliveryId, changes: pl.DataFrame
 ) -> None:
-    """Write the changes of a delivery (`flows.operations.link_changes.CHANGED`)."""
+    """Write the changes of a delivery (`flows.extensions.deliveries.changes.CHANGED`)."""
     rows = changes.with_row_index("place").select(
         "place",
         *(name for name in CHANGE if name in changes.columns),
