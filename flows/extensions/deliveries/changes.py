@@ -71,7 +71,7 @@ def delta(
     """Return what turns `delivered`, with or without `pending`, into `alive` (DELTA).
 
     Links withdrawn come first, then new ones. `delivered`, `pending`: changes of deliveries
-    (`flows.extensions.deliveries.delivered.CHANGE`). `reported`: every card that was sent (ISSUE). `stopped`: the
+    (`delivered.CHANGE`). `reported`: every card that was sent (ISSUE). `stopped`: the
     cards that need no link any more (CARD), and their `standing`, which says why.
     """
     gone = perhaps_delivered(delivered, pending).join(alive, on=LINK, how="anti")
