@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from pydantic_core import to_jsonable_python
 
 from flows.errors import CardlinkError, GateError, OperatorError
-from flows.extensions.governance.changes import changes, flat, in_words
+from flows.extensions.governance.changes import Change, changes, flat, in_words
 from flows.extensions.governance.in_force import Compared, settings_numbered
 from flows.extensions.governance.requests import (
     CARRIED_OUT,
@@ -249,13 +249,16 @@ def _out_of_date(context: IssuerContext, stored: Request, command: Command) -> I
     yield from _different("files", stored.files, _versions(context, command))
     if stored.settings != settings.number:
         before = settings_numbered(context, stored.settings)
-        yield from _different("settings", before, settings.ruling)
+        yield from _made_for_others("settings", changes(before, settings.ruling))
     yield from _different("what it would do", stored.would, _would(context, command))
 
 
 def _different(part: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
-    """Yield how a part of a request differs from what it would be now."""
-    changed = changes(dict(flat(before)), dict(flat(after)))
+    """Yield how a part of a request differs from what it would be now, fact by fact."""
+    yield from _made_for_others(part, changes(dict(flat(before)), dict(flat(after))))
+
+
+def _made_for_others(part: str, changed: Sequence[Change]) -> Iterator[str]:
     if changed:
         yield f"it was made for other {part}: {in_words(changed)}"
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from flows.errors import CardlinkError
 from flows.extensions.partner_api.client import ServiceClient, open_client
 from flows.extensions.partner_api.responses import USUAL, Limits
 from flows.extensions.partner_api.run_links import newest_link
@@ -56,10 +57,13 @@ def service_client(
         yield client
 
 
-def checks(context: IssuerContext) -> Iterator[tuple[str, str]]:
+def checks(context: IssuerContext) -> Iterator[tuple[str, str | CardlinkError]]:
     """Try the partner's service: credentials, login, clock, one record."""
-    for line in check_service(context):
-        yield "service", line
+    try:
+        for line in check_service(context):
+            yield "service", line
+    except CardlinkError as error:
+        yield "service", error
 
 
 LONGEST_WAIT: Final = 5.0  # seconds to connect, until a response comes, and until it is whole

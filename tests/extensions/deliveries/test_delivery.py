@@ -576,7 +576,7 @@ def _link(name: str) -> Any:
 
 
 def _with(bench: Bench, store: Any) -> Bench:
-    return Bench(store, bench.issuer, bench.now)
+    return Bench(store, bench.issuer, bench.now, database=bench.database)
 
 
 @pytest.mark.slow
