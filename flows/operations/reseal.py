@@ -232,7 +232,7 @@ def _delete_replaced(context: IssuerContext, cleaner: Cleaner, run: StoredRun) -
     old = _replaced(run)
     if old:
         objects = [key.removeprefix(run.keys.base) for key in old]
-        record_event(context.adapters, run.keys, "retired", objects=objects)
+        record_event(context.adapters, run.keys, "retired", chunks=objects)
     deleted = 0
     for key in old:
         with suppress(CardlinkError):

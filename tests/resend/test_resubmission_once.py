@@ -40,7 +40,7 @@ from tests.storms import FailingDatabase, FailingStore
 BOUNDARIES = (
     "/selection.parquet",
     "/chunks/",
-    "planned",
+    "resubmitted",
     "committed",
 )
 
