@@ -3,8 +3,9 @@
 from math import sqrt
 from typing import TYPE_CHECKING, Annotated, Literal, Self, TypeVar
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import Field, create_model, model_validator
+from pydantic import Field, create_model, field_validator, model_validator
 
 from flows.extensions import settings_tables, validate
 from schemas import portal, settings
@@ -255,6 +256,15 @@ class KernelSettings(Settings):
         """Return the table of an extension that has this model, None where the TOML has none."""
         tables = (value for _, value in self)
         return next((value for value in tables if isinstance(value, kind)), None)
+
+    @field_validator("time_zone")
+    @classmethod
+    def _is_known(cls, time_zone: str) -> str:
+        try:
+            ZoneInfo(time_zone)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            raise ValueError("no time zone has this name; one is named as Europe/Berlin") from None
+        return time_zone
 
     @model_validator(mode="after")
     def _safe(self) -> Self:

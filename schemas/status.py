@@ -10,7 +10,7 @@ that leaves it out or deletes it decides for those before it.
 from collections.abc import Mapping
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import BeforeValidator, StringConstraints, model_validator
+from pydantic import AfterValidator, BeforeValidator, StringConstraints, model_validator
 
 from schemas.cell_formats import date_tokens
 from schemas.settings import Settings, setting
@@ -50,7 +50,7 @@ def _with_a_day(form: str) -> str:
     raise ValueError(f"{form!r} is no format of a day: it has YYYY or YY, MM or MON, and DD")
 
 
-Day = Annotated[str, BeforeValidator(_with_a_day)]
+Day = Annotated[str, AfterValidator(_with_a_day)]
 
 
 class StatusColumn(Settings):

@@ -7,6 +7,7 @@ import random
 import shutil
 import tomllib
 from collections.abc import Iterator, Mapping
+from datetime import date, time
 from pathlib import Path
 from typing import Any
 
@@ -140,5 +141,7 @@ def _inline(value: Any) -> str:
             return "[" + ", ".join(map(_inline, value)) + "]"
         case float():
             return str(value)
+        case date() | time():
+            return value.isoformat()
         case _:
             return json.dumps(value)

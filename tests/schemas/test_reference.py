@@ -150,6 +150,11 @@ def _table_with(given: dict[str, Any], table: str, name: str) -> dict[str, Any]:
             "lock_days = 0",
             "greater than or equal to 1; for example: lock_days = 400",
         ),
+        (
+            'time_zone = "America/New_York"',
+            'time_zone = "America/New_Yrok"',
+            "line #, time_zone: no time zone has this name; one is named as Europe/Berlin",
+        ),
         ("s3://first", "s3://me:secret@first", "the file as a whole: root contains credentials"),
         (
             "[service]",
