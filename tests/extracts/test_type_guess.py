@@ -16,9 +16,9 @@ from flows.extensions.init.type_guess import typed_draft
 from flows.extracts.rows import open_rows
 from schemas.source import SourceSettings
 from tests.builders import quick
+from tests.extensions.formats.mainframe import card_number
+from tests.extensions.formats.test_keyed_types import Record, bank, delimited, fixed
 from tests.extracts.hard_exports import thirty
-from tests.extracts.mainframe import card_number
-from tests.extracts.test_keyed_types import Record, bank, delimited, fixed
 from tests.extracts.usual_exports import seven
 
 DAY = date(2026, 7, 1)

@@ -16,11 +16,11 @@ from click.testing import CliRunner
 
 from flows.cli.main import main
 from flows.configuration import load_issuer
+from flows.extensions.formats.fields import NUMBER
 from flows.extracts.errors import TrailerError
-from flows.extracts.records.fields import NUMBER
 from schemas import portal
-from tests.extracts import mainframe
-from tests.extracts.mainframe import Piece
+from tests.extensions.formats import mainframe
+from tests.extensions.formats.mainframe import Piece
 from tests.night import Bench, local_bench
 
 WIDTH = 176
