@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from flows.cli.main import main
 from flows.configuration import load_issuer
 from flows.extensions.formats.fields import NUMBER
+from flows.extensions.formats.settings import FormatSettings
 from flows.extracts.errors import TrailerError
 from schemas import portal
 from tests.extensions.formats import mainframe
@@ -118,6 +119,7 @@ def test_init_guesses_settings_and_mapping_from_a_copybook_and_check_reads_every
 
     source = load_issuer(folder, "bank").source
     assert "30 of 30 rows in 1 chunk would be sent" in made
+    assert isinstance(source, FormatSettings)
     assert ("cp037", "VB", WIDTH) == (source.encoding, source.record_format, source.record_size)
     extracts = folder / "store" / "bank" / "extracts"
     extracts.mkdir(parents=True)

@@ -235,6 +235,7 @@ def test_the_copybook_is_a_file_beside_the_toml(tmp_path: Path) -> None:
 
     issuer = load_issuer(tmp_path, "bank")
 
+    assert isinstance(issuer.source, FormatSettings)
     assert SIZE == issuer.source.record_size
     (tmp_path / "bank.toml").write_text(TOML.replace("176", "180"))
     with pytest.raises(CardlinkError, match="the copybook describes 176 bytes"):

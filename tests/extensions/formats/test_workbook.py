@@ -239,4 +239,4 @@ def test_init_reads_a_workbook_and_every_row_of_it_would_be_sent(tmp_path: Path)
     )
 
     assert "30 of 30 rows in 1 chunk would be sent" in done.stdout
-    assert "xlsx" == load_issuer(tmp_path, "bank").source.format
+    assert load_issuer(tmp_path, "bank").source.is_workbook
