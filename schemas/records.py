@@ -105,10 +105,14 @@ class KeptLink(NamedTuple):
 
 
 class LinkKept(Record):
-    """These links stay as they are, or are asked about; `holder` as in `GivingUp`."""
+    """These links stay as they are, or are asked about; `holder` as in `GivingUp`.
+
+    `file`: key and size of the issuer's corrected file that says so, where one does.
+    """
 
     what: Literal["kept", "asked again"]
     links: tuple[KeptLink, ...]
+    file: tuple[str, int] | None = None
 
 
 class FormDecision(Record):
