@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from flows.book.kept_links import files_that_confirm
 from flows.book.known_runs import KnownPlan
 from flows.runs.adapters import Adapters
+from flows.runs.dropped_files import dropped_files
 from flows.runs.keys import corrections
 from flows.runs.store import Entry
 from flows.runs.stored_run import StoredRun
@@ -17,7 +18,7 @@ def unsent_files(
 
     Nor those by which links were kept.
     """
-    dropped = list(adapters.store.keys(corrections(issuer)))
+    dropped = dropped_files(adapters.store, corrections(issuer)).files
     sent = {(plan.key, plan.size) for plan in committed} if dropped else set()
     sent |= files_that_confirm(adapters, issuer) if dropped else set()
     for plan in committed if dropped else ():
