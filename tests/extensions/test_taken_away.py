@@ -119,7 +119,7 @@ def test_a_format_whose_extension_is_gone_is_refused_in_one_sentence(
 ) -> None:
     place = copied_without(["formats"], tmp_path / "product")
     toml = TOML.format(fingerprint=keys.sound().fingerprint)
-    (tmp_path / "bank.toml").write_text(f'{toml}\n[source]\n{setting}\n')
+    (tmp_path / "bank.toml").write_text(f"{toml}\n[source]\n{setting}\n")
     (tmp_path / "portal.asc").write_bytes(keys.sound().public)
 
     done = subprocess.run(
