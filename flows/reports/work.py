@@ -41,6 +41,22 @@ class Work(NamedTuple):
     codes: frozenset[str] = frozenset()  # the reasons of its rows
     asked_on: date | None = None  # when the partner was asked about it
     day: date | None = None  # business date of its run, where a decision can be about older ones
+    late_from: datetime | None = None  # when it is past its time, where its kind does not say it
+
+    @property
+    def subject(self) -> str:
+        """What identifies it among those of its kind."""
+        fields = dict(self.fields)
+        named = (self.run, self.chunk and f"chunk {self.chunk}", fields.get("name"))
+        return " ".join(str(part) for part in named if part)
+
+    @property
+    def late_at(self) -> datetime | None:
+        """From when on people are told of it; None where it is in the worklist alone."""
+        after = kind_named(self.kind).alert_after
+        if self.late_from is not None or after is None:
+            return self.late_from
+        return self.due + after
 
 
 class Line(NamedTuple):
@@ -107,6 +123,14 @@ class Line(NamedTuple):
         kind = self.kind
         parts = [f"{kind.matter}: {self._extent}.", kind.then, self._asked, self._note]
         return " ".join(filter(None, parts))
+
+    @property
+    def statement(self) -> str:
+        """What is the matter, without what to do about it."""
+        if self.kind.is_news:
+            return self._note
+        subject = self.run and f"{self.run}: "
+        return " ".join(filter(None, [f"{subject}{self.kind.matter}: {self._extent}.", self._note]))
 
     @property
     def _asked(self) -> str:

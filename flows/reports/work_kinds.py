@@ -10,6 +10,7 @@ beside them; a break has its line by its kind in `schemas.breaks` alone. The fil
 long for that reason alone.
 """
 
+from datetime import timedelta
 from functools import cache
 from itertools import chain
 from typing import Final, Literal, NamedTuple
@@ -19,6 +20,8 @@ from flows.steps import CUID, EXTRACT, FILE, FOLDER, WHY, Slot, Step, Text
 from schemas import breaks
 from schemas.breaks import DECISIONS, KINDS, LOST, RESULT_SHORT
 from schemas.reasons import ABSENT, GONE, LINK_ENDED, UNFIT
+
+AT_ONCE = timedelta(0)
 
 # who acts
 ISSUER = "issuer"
@@ -53,7 +56,7 @@ class Choice(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """A kind of work.
+    """A kind of matter: of a line of the worklist, or of news that end by themselves.
 
     `matter` says what is the matter, `then` what to do about it; `noun` and `rows` name what is
     counted. The slots of steps: `target`, the run or, for several, the issuer; `issuer`, `run`,
@@ -73,6 +76,9 @@ class Kind(NamedTuple):
     joins: str = ""  # the kind whose line stands for it and others that the same command settles
     named: int = FEW  # files or days named in its sentence
     noted: int = 1  # things of which it says what is known of each; else of the first alone
+    # how long after it is due people are told of it; None: it is in the worklist alone
+    alert_after: timedelta | None = None
+    is_news: bool = False  # people are told of it, and there is nothing of it in the worklist
 
 
 WORK: Final[dict[str, Kind]] = {}  # by name
@@ -264,6 +270,7 @@ OVERDUE = _kind(
         ),
         noun="chunk",
         several=True,
+        alert_after=AT_ONCE,
     )
 )
 INCOMPLETE = _kind(
@@ -291,6 +298,7 @@ INCOMPLETE = _kind(
         ),
         noun="chunk",
         of_one_run=True,  # each break has a line of its own
+        alert_after=AT_ONCE,
     )
 )
 CORRECT = _kind(
@@ -618,6 +626,7 @@ REFUSED_EXTRACTS = _kind(
         ),
         noun="extract",
         of_one_run=True,
+        alert_after=AT_ONCE,
     )
 )
 HELD_BACK = _kind(
@@ -641,6 +650,7 @@ HELD_BACK = _kind(
         ),
         noun="extract",
         of_one_run=True,
+        alert_after=AT_ONCE,
     )
 )
 CORRECTIONS = _kind(
@@ -677,6 +687,7 @@ REPEATED_EXTRACTS = _kind(
         ),
         noun="extract",
         of_one_run=True,
+        alert_after=AT_ONCE,
     )
 )
 _ABANDON = Choice(
@@ -739,6 +750,7 @@ NO_EXTRACT = _kind(
             ),
         ),
         noun="day",
+        alert_after=AT_ONCE,
     )
 )
 LINK_FORMS = _kind(
@@ -798,6 +810,7 @@ def _break(name: str, kind: breaks.BreakKind) -> Kind:
         tuple(choices),
         noun="break",
         of_one_run=of_one_run,
+        alert_after=AT_ONCE,
     )
 
 
@@ -840,3 +853,13 @@ def _of_extensions() -> dict[str, Kind]:
 def kind_named(name: str) -> Kind:
     """Return what is said about a kind of work, an extension's too."""
     return WORK.get(name) or _of_extensions()[name]
+
+
+def is_known(name: str) -> bool:
+    """Return whether there is a kind of this name; that of an extension goes with it."""
+    return name in WORK or name in _of_extensions()
+
+
+def is_news(name: str) -> bool:
+    """Return whether people are only told of a kind."""
+    return is_known(name) and kind_named(name).is_news

@@ -9,7 +9,7 @@ import pytest
 
 from flows.database.connection import Database
 from flows.errors import CardlinkError
-from flows.operations.alerts import current_alerts
+from flows.extensions.alerts.news import current_alerts
 from flows.operations.history import history
 from flows.operations.remediation import (
     CommittedError,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.operations.alerts import current_alerts
+from flows.extensions.alerts.news import current_alerts
 from flows.operations.history import history
 from flows.operations.purge import purge
 from flows.operations.remediation import CommittedError, dismiss

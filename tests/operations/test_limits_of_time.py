@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from flows.extensions.deliveries.matters import REACHING
-from flows.operations.alerts import LOOK_BACK, current_alerts
-from flows.operations.summaries import LOOK_BACK as SUMMED_UP
-from flows.operations.summaries import NEWS, SETTLED, write_summaries
+from flows.extensions.alerts.news import LOOK_BACK, current_alerts
+from flows.extensions.alerts.summaries import LOOK_BACK as SUMMED_UP
+from flows.extensions.alerts.summaries import NEWS, SETTLED, write_summaries
 from tests.night import DAY, NOON, Bench, local_bench
 from tests.operations.test_telling import WANTS
 from tests.operations.test_watch import at, not_eligible, not_taken

@@ -9,9 +9,9 @@ from typing import Any, cast
 
 from flows.extensions.arrivals import hooks
 from flows.extensions.arrivals.beat import Beat, write_beat
-from flows.operations import metric_readings
-from flows.operations.metric_readings import Figures, Reading, RunReading
-from flows.operations.metrics import _upto
+from flows.extensions.alerts import metric_readings
+from flows.extensions.alerts.metric_readings import Figures, Reading, RunReading
+from flows.extensions.alerts.metrics import _upto
 from flows.runs.events import ANSWERED
 from tests.memory_bench import MemoryBench, memory_bench
 from tests.night import BANK, NOON

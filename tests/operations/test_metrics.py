@@ -10,7 +10,7 @@ from prometheus_client.core import Metric
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from flows.operations.metrics import COUNTERS, TEXT, metric_families, write_metrics
+from flows.extensions.alerts.metrics import COUNTERS, TEXT, metric_families, write_metrics
 from flows.operations.purge import purge
 from flows.pages.site import merged
 from flows.runs.outbox import move

@@ -12,7 +12,8 @@ from typing import Any, cast
 import polars as pl
 import pytest
 
-from flows.operations import alerts, audit_contents
+from flows.operations import audit_contents
+from flows.extensions.alerts import news
 from flows.operations.audit import _Purges
 from flows.operations.extract_alerts import _came_by, _is_due
 from flows.runs.chunks import OutboxChunk
@@ -47,7 +48,7 @@ def test_a_refusal_is_over_with_an_extract_that_was_dropped_after_it() -> None:
     run = cast(Any, SimpleNamespace(id="run-1", refusal=refusal, plan=plan))
     context = memory_bench().context
 
-    standing = [[*alerts._refusal_causes(context, run, True, [drop])] for drop in MOMENTS]
+    standing = [[*news._refusal_causes(context, run, True, [drop])] for drop in MOMENTS]
 
     assert [1, 1, 0] == list(map(len, standing))
 
@@ -58,7 +59,7 @@ def test_overdue_chunks_are_told_with_the_age_of_the_oldest() -> None:
     chunks = [OutboxChunk("run-1", named, "uploaded", clock, clock) for clock in clocks]
     run = cast(Any, SimpleNamespace(id="run-1", outbox=chunks, summary=None, manifest=None))
 
-    [cause] = alerts._overdue_causes(memory_bench().context, run)
+    [cause] = news._overdue_causes(memory_bench().context, run)
 
     assert "3 chunks without a result, the oldest for 9 d" in cause.text
 
@@ -104,8 +105,8 @@ def test_departures_are_told_from_the_last_extract_back_to_one_that_is_as_usual(
     monkeypatch.setattr(alerts, "column_changes", lambda layout, _: changes[layout])
     context = memory_bench(limits={"drift": "alert"}).context
 
-    drifted = [cause.subject for cause in alerts._drift_causes(context, runs, recent)]
-    columns = [cause.subject for cause in alerts._column_causes(runs, recent)]
+    drifted = [cause.subject for cause in news._drift_causes(context, runs, recent)]
+    columns = [cause.subject for cause in news._column_causes(runs, recent)]
 
     assert (["r4", "r3"], ["r4"]) == (drifted, columns)
 

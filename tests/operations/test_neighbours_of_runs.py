@@ -13,15 +13,8 @@ import polars as pl
 import pytest
 
 from flows.extensions.deliveries.due import _last_event
-from flows.operations import (
-    break_decisions,
-    giving_up,
-    manual_attribution,
-    reread,
-    reseal,
-    retention,
-    summaries,
-)
+from flows.operations import break_decisions, giving_up, manual_attribution, reread, reseal, retention
+from flows.extensions.alerts import summaries
 from flows.operations.giving_up import Which, _of_reasons
 from flows.reports.reconciled import Findings
 from flows.runs import ledger_rewriting

@@ -24,7 +24,7 @@ from flows.extensions.deliveries.handover import make
 from flows.extensions.deliveries.personal import purgeable
 from flows.operations.alert_history import watch
 from flows.operations.history import history
-from flows.operations.metrics import write_metrics
+from flows.extensions.alerts.metrics import write_metrics
 from flows.operations.purge import (
     _links_of_no_run,
     plan_purge,

@@ -24,10 +24,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from flows.adapters.channels import apprise_url, open_channel, ping
+from flows.extensions.alerts.channels import apprise_url, open_channel, ping
 from flows.operations.alert_history import watch
-from flows.operations.telling import tell
-from flows.runs.notices import Channel, ChannelError, Notice, Sending
+from flows.extensions.alerts.telling import tell
+from flows.extensions.alerts.notices import Channel, ChannelError, Notice, Sending
 from tests.night import Bench, local_bench
 from tests.servers import free_port
 

@@ -27,14 +27,14 @@ from flows.extensions.deliveries.settings import receivers_in
 from flows.extensions.simulator.extract import write_sample
 from flows.operations.alert_history import open_alerts, record_notified, watch
 from flows.operations.alert_kinds import alert_kinds
-from flows.operations.alerts import Failure, current_alerts
+from flows.extensions.alerts.news import Failure, current_alerts
 from flows.operations.break_decisions import close_break
-from flows.operations.metrics import write_metrics
+from flows.extensions.alerts.metrics import write_metrics
 from flows.operations.remediation import dismiss
 from flows.reports.rebuild import rebuild
 from flows.runs.documents import read_facts
 from flows.runs.keys import keys_of
-from flows.runs.notices import Sending
+from flows.extensions.alerts.notices import Sending
 from flows.runs.outbox import move
 from flows.runs.store import StoreDeniedError, VerdictRefusedError
 from schemas.portal import COUNTRY, EMAIL, columns

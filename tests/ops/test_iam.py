@@ -32,7 +32,7 @@ from flows.extensions.partner_api.follow_links import follow_links
 from flows.extensions.partner_api.placements import transactions
 from flows.extensions.privacy.erasure import OfRows, erase
 from flows.operations.alert_history import watch
-from flows.operations.metrics import write_metrics
+from flows.extensions.alerts.metrics import write_metrics
 from flows.operations.purge import purge
 from flows.pages import site
 from flows.reports.across import reconcile_runs

@@ -17,7 +17,7 @@ from prometheus_client.core import Metric
 
 from flows.extensions.arrivals.beat import Beat, write_beat
 from flows.operations.alert_history import watch
-from flows.operations.metrics import HISTOGRAMS, PREFIX, metric_families, numbers
+from flows.extensions.alerts.metrics import HISTOGRAMS, PREFIX, metric_families, numbers
 from flows.reports.across import reconcile_runs
 from flows.runs.keys import extracts
 from tests.night import BANK, Bench, local_bench

@@ -20,7 +20,7 @@ import openpyxl
 import polars as pl
 import pytest
 
-from flows.operations.alerts import current_alerts
+from flows.extensions.alerts.news import current_alerts
 from flows.runs.keys import reconciliation
 from flows.runs.outbox import move
 from schemas.tables import Awaiting, Questions, Work

@@ -20,7 +20,7 @@ from flows.runs.erased import is_erased, is_interrupted
 from flows.runs.events import REFUSED, record_event
 from flows.runs.journal import enter
 from flows.runs.keys import LONGEST_PART, RunId, RunKeys, checked
-from flows.runs.notices import EXPIRED, LONGEST_PAUSE, PAUSE, _History
+from flows.extensions.alerts.notices import EXPIRED, LONGEST_PAUSE, PAUSE, _History
 from flows.runs.openpgp import _new_length, _recipient, blocks
 from flows.runs.retry import Retry
 from flows.runs.sealing import SealedUnreadableError

@@ -39,7 +39,7 @@ from flows.extensions.deliveries.handover import HandedOverMeanwhileError, NotRe
 from flows.extensions.deliveries.receipts import late_receipt
 from flows.extensions.deliveries.settings import acknowledging
 from flows.extensions.privacy.erasure import OfRows, erase
-from flows.operations.alerts import current_alerts
+from flows.extensions.alerts.news import current_alerts
 from flows.operations.purge import purge
 from flows.operations.remediation import dismiss
 from flows.reports.across import reconcile_runs

@@ -55,7 +55,7 @@ from flows.extensions.deliveries.settings import Receiver
 from flows.extensions.deliveries.webhook import Webhook, WebhookSecretError
 from flows.extensions.governance.settings import FourEyes
 from flows.extensions.privacy.erasure import OfRows, erase, finish_erasures
-from flows.operations.alerts import current_alerts
+from flows.extensions.alerts.news import current_alerts
 from flows.operations.break_decisions import close_break
 from flows.operations.giving_up import Which, give_up
 from flows.reports.across import reconcile_runs

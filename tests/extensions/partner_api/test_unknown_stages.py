@@ -21,7 +21,7 @@ from flows.extensions.partner_api.service import (
     StrangeAnswerError,
     UnauthorisedError,
 )
-from flows.operations.metrics import write_metrics
+from flows.extensions.alerts.metrics import write_metrics
 from flows.reports.across import reconcile_runs
 from flows.runs.keys import reconciliation
 from tests.builders import quick
