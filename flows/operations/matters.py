@@ -57,10 +57,15 @@ def watch(context: IssuerContext, failures: Collection[Failure] = ()) -> list[Ma
     That is that they are late, or that they are over. Killed in between, the next watch returns
     the rest.
     """
-    news = [matter for of_extension in hooks("news") for matter in of_extension(context, failures)]
-    work = survey(context, beside=beside_runs()).work
-    follow(context.adapters, context.issuer.issuer, [*news, *work], with_news=True)
+    works = holding(context, failures)
+    follow(context.adapters, context.issuer.issuer, works, with_news=True)
     return matters(context.adapters, context.issuer.issuer, IS_UNTOLD)
+
+
+def holding(context: IssuerContext, failures: Collection[Failure] = ()) -> list[Work]:
+    """Return what holds now, news too."""
+    news = [work for of_extension in hooks("news") for work in of_extension(context, failures)]
+    return [*news, *survey(context, beside=beside_runs()).work]
 
 
 def matters(adapters: Adapters, issuer: str, *which: ColumnElement[bool]) -> list[Matter]:
@@ -108,11 +113,10 @@ def _changes(
     changes: dict[Place, dict[str, Any]] = {}
     for place, work in holding.items():
         matter = standing.get(place)
-        is_late = work.late_at is not None and work.late_at <= now
         if matter is None:
             opened = {"since": work.since, "run": work.run or None, "text": Line((work,)).statement}
-            changes[place] = {**opened, "late": now if is_late else None}
-        elif is_late and matter.late is None:
+            changes[place] = {**opened, "late": now if work.is_alert else None}
+        elif work.is_alert and matter.late is None:
             changes[place] = {"late": now, "text": Line((work,)).statement}
     for place in standing.keys() - holding.keys():
         if with_news or not is_news(place[0]):

@@ -148,7 +148,7 @@ def _begun_run(context: IssuerContext, begun: BegunRun, *, is_stored: bool) -> W
         rows=plan.selection.rows if plan.selection else 0,
         step=step,
         note=f"It was refused: {refusal.sentence}." if refusal else "",
-        late_from=refusal.at if refusal else None,
+        alert=refusal is not None,
     )
 
 

@@ -41,7 +41,7 @@ class Work(NamedTuple):
     codes: frozenset[str] = frozenset()  # the reasons of its rows
     asked_on: date | None = None  # when the partner was asked about it
     day: date | None = None  # business date of its run, where a decision can be about older ones
-    late_from: datetime | None = None  # when it is past its time, where its kind does not say it
+    alert: bool | None = None  # whether it is past its time, where its kind does not say it
 
     @property
     def subject(self) -> str:
@@ -51,12 +51,9 @@ class Work(NamedTuple):
         return " ".join(str(part) for part in named if part)
 
     @property
-    def late_at(self) -> datetime | None:
-        """From when on people are told of it; None where it is in the worklist alone."""
-        after = kind_named(self.kind).alert_after
-        if self.late_from is not None or after is None:
-            return self.late_from
-        return self.due + after
+    def is_alert(self) -> bool:
+        """Whether it is past its time, so that people are told."""
+        return kind_named(self.kind).is_alert if self.alert is None else self.alert
 
 
 class Line(NamedTuple):

@@ -10,7 +10,6 @@ beside them; a break has its line by its kind in `schemas.breaks` alone. The fil
 long for that reason alone.
 """
 
-from datetime import timedelta
 from functools import cache
 from itertools import chain
 from typing import Final, Literal, NamedTuple
@@ -20,8 +19,6 @@ from flows.steps import CUID, EXTRACT, FILE, FOLDER, WHY, Slot, Step, Text
 from schemas import breaks
 from schemas.breaks import DECISIONS, KINDS, LOST, RESULT_SHORT
 from schemas.reasons import ABSENT, GONE, LINK_ENDED, UNFIT
-
-AT_ONCE = timedelta(0)
 
 # who acts
 ISSUER = "issuer"
@@ -76,8 +73,7 @@ class Kind(NamedTuple):
     joins: str = ""  # the kind whose line stands for it and others that the same command settles
     named: int = FEW  # files or days named in its sentence
     noted: int = 1  # things of which it says what is known of each; else of the first alone
-    # how long after it is due people are told of it; None: it is in the worklist alone
-    alert_after: timedelta | None = None
+    is_alert: bool = False  # it is past its time where it holds: people are told
     is_news: bool = False  # people are told of it, and there is nothing of it in the worklist
 
 
@@ -207,8 +203,8 @@ ON_HOLD = _kind(
         OPERATOR,
         "On hold in the outbox",
         Step("upload", Slot("run")),
-        "Read why, and find out whether that still holds.",
-        (
+        then="Read why, and find out whether that still holds.",
+        choices=(
             Choice(
                 "release",
                 "They wait for the upload again.",
@@ -270,7 +266,7 @@ OVERDUE = _kind(
         ),
         noun="chunk",
         several=True,
-        alert_after=AT_ONCE,
+        is_alert=True,
     )
 )
 INCOMPLETE = _kind(
@@ -298,7 +294,7 @@ INCOMPLETE = _kind(
         ),
         noun="chunk",
         of_one_run=True,  # each break has a line of its own
-        alert_after=AT_ONCE,
+        is_alert=True,
     )
 )
 CORRECT = _kind(
@@ -626,7 +622,7 @@ REFUSED_EXTRACTS = _kind(
         ),
         noun="extract",
         of_one_run=True,
-        alert_after=AT_ONCE,
+        is_alert=True,
     )
 )
 HELD_BACK = _kind(
@@ -650,7 +646,7 @@ HELD_BACK = _kind(
         ),
         noun="extract",
         of_one_run=True,
-        alert_after=AT_ONCE,
+        is_alert=True,
     )
 )
 CORRECTIONS = _kind(
@@ -687,7 +683,7 @@ REPEATED_EXTRACTS = _kind(
         ),
         noun="extract",
         of_one_run=True,
-        alert_after=AT_ONCE,
+        is_alert=True,
     )
 )
 _ABANDON = Choice(
@@ -750,7 +746,7 @@ NO_EXTRACT = _kind(
             ),
         ),
         noun="day",
-        alert_after=AT_ONCE,
+        is_alert=True,
     )
 )
 LINK_FORMS = _kind(
@@ -810,7 +806,7 @@ def _break(name: str, kind: breaks.BreakKind) -> Kind:
         tuple(choices),
         noun="break",
         of_one_run=of_one_run,
-        alert_after=AT_ONCE,
+        is_alert=True,
     )
 
 
@@ -848,6 +844,11 @@ def once_asked(kind: Kind) -> Kind:
 def _of_extensions() -> dict[str, Kind]:
     kinds = chain.from_iterable(work_kinds() for work_kinds in hooks("work_kinds"))
     return {kind.name: kind for kind in kinds}
+
+
+def every_kind() -> list[Kind]:
+    """Return the kinds of matters, those of extensions too."""
+    return [*WORK.values(), *_of_extensions().values()]
 
 
 def kind_named(name: str) -> Kind:

@@ -6,7 +6,7 @@ committed run knows of comes from `flows.operations.undecided_work`.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import polars as pl
@@ -33,7 +33,6 @@ from schemas.breaks import DECISIONS, EXPLAINED, KINDS, LOST, RESULT_SHORT
 from schemas.issuer import Issuer
 from schemas.settings import Alerts
 
-NEVER = datetime.max.replace(tzinfo=UTC)
 MAY_BE_COPIED = timedelta(minutes=1)  # since its last write, a file may be under way
 
 
@@ -235,7 +234,7 @@ def _refused_extracts(
         if gate:
             work = work._replace(fields=(*work.fields, ("gate", gate)))
         if _is_usual(stored.refusal, alerts):
-            work = work._replace(late_from=NEVER)
+            work = work._replace(alert=False)
         yield work
 
 

@@ -355,7 +355,7 @@ def _late_by_kind(reading: Reading, *which: ColumnElement[bool]) -> Values:
     issuer = reading.context.issuer.issuer
     late = select(MATTER.c.kind, func.count()).where(MATTER.c.issuer == issuer, IS_LATE, *which)
     with reading.context.adapters.database.snapshot() as connection:
-        return dict(connection.execute(late.group_by(MATTER.c.kind)).tuples())
+        return dict(connection.execute(late.group_by(MATTER.c.kind)).tuples().all())
 
 
 # Histograms

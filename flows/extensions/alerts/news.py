@@ -14,7 +14,7 @@ from flows.operations.conditions import conditions
 from flows.operations.matters import Failure
 from flows.operations.undecided_work import is_due
 from flows.reports.work import Work
-from flows.reports.work_kinds import AT_ONCE, ISSUER, OPERATOR, PARTNER, Kind
+from flows.reports.work_kinds import ISSUER, OPERATOR, PARTNER, Kind
 from flows.runs.arrival_hour import with_expected_hour
 from flows.runs.business_date import day_off, due, local_day
 from flows.runs.context import IssuerContext
@@ -32,7 +32,7 @@ _CHECK = Step("check", Slot("issuer"))
 
 
 def _news(name: str, who: str, then: str) -> Kind:
-    return Kind(name, who, name, _CHECK, then, alert_after=AT_ONCE, is_news=True)
+    return Kind(name, who, name, _CHECK, then, is_alert=True, is_news=True)
 
 
 INCOMPLETE_EXTRACT = _news(
@@ -45,7 +45,6 @@ UNCLEAN = _news(
     ISSUER,
     "Do not open it: tell security, have it removed, and ask the issuer for a clean one.",
 )
-EMPTY = _news("empty extracts", ISSUER, "Ask the issuer whether there was nothing to send.")
 CALENDAR = _news(
     "unknown calendars",
     OPERATOR,
@@ -81,7 +80,7 @@ DOWN = _news(
     "Check the issuer, which says what stands in the way; what the process does waits meanwhile.",
 )
 KINDS = (
-    *(INCOMPLETE_EXTRACT, UNCLEAN, EMPTY, CALENDAR, SKIPPED, FAILED, INELIGIBLE, DRIFT),
+    *(INCOMPLETE_EXTRACT, UNCLEAN, CALENDAR, SKIPPED, FAILED, INELIGIBLE, DRIFT),
     *(COLUMNS, CHANNEL, KEY_ENDS, KEY_UNUSABLE, DOWN),
 )
 
@@ -103,7 +102,6 @@ def news(context: IssuerContext, failures: Collection[Failure] = ()) -> Iterator
         *_of_extracts(context, runs),
         *_of_keys(context),
         *_of_what_runs(context, failures),
-        *_of_empty_extracts(context, runs, recent),
         *_of_drift(context, runs, recent),
         *_of_columns(runs, recent),
         *_of_ineligible_rows(context, runs, recent),
@@ -189,14 +187,6 @@ def _of_what_runs(context: IssuerContext, failures: Iterable[Failure]) -> Said:
     for condition in conditions(context.issuer, adapters.store, adapters.now()):
         if condition.trouble is not None:
             yield DOWN, condition.name, f"{condition.name}: {condition.text}"
-
-
-def _of_empty_extracts(context: IssuerContext, runs: StoredRuns, recent: Iterable[RunId]) -> Said:
-    if context.issuer.alerts.empty_extract == "allow":
-        return
-    for run in map(runs.run, recent):
-        if run.manifest is not None and run.manifest.counts.read == 0:
-            yield EMPTY, run.id, f"{run.id}: the extract has no rows"
 
 
 def _of_drift(context: IssuerContext, runs: StoredRuns, recent: Sequence[RunId]) -> Said:

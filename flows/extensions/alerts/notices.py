@@ -22,8 +22,7 @@ from flows.runs.context import IssuerContext
 
 T = TypeVar("T")
 PAUSE = timedelta(minutes=10)  # until a channel is tried again, doubled each time
-LONGEST_T = TypeVar("T")
-PAUSE = timedelta(hours=2)
+LONGEST_PAUSE = timedelta(hours=2)
 EXPIRED = timedelta(days=1)  # a notice is news for so long
 
 
@@ -90,7 +89,7 @@ def failing_channels(adapters: Adapters, issuer: str) -> Mapping[str, str]:
     columns = (CHANNEL_TROUBLE.c.channel, CHANNEL_TROUBLE.c.trouble)
     query = select(*columns).where(CHANNEL_TROUBLE.c.issuer == issuer)
     with adapters.database.snapshot() as connection:
-        return dict(connection.execute(query).tuples())
+        return dict(connection.execute(query).tuples().all())
 
 
 def require_channels(context: IssuerContext, channels: Sequence[Channel]) -> None:

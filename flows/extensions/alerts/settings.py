@@ -1,11 +1,15 @@
 """The table `[channels]`: which channels are told what."""
 
-from typing import Annotated, Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import StringConstraints
 
-from schemas.issuer import Issuer
 from schemas.settings import Settings, setting
+
+if TYPE_CHECKING:
+    from schemas.issuer import Issuer
 
 ChannelName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,30}$")]
 

@@ -21,7 +21,7 @@ from flows.extensions.deliveries.receipts import late_receipt
 from flows.extensions.deliveries.receivers import without_table
 from flows.extensions.deliveries.settings import DEFAULT, acknowledging, receivers_in
 from flows.reports.work import Work
-from flows.reports.work_kinds import AT_ONCE, CARDHOLDERS, ISSUER, OPERATOR, Choice, Kind
+from flows.reports.work_kinds import CARDHOLDERS, ISSUER, OPERATOR, Choice, Kind
 from flows.runs.adapters import Adapters
 from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
@@ -105,7 +105,7 @@ NOT_RECEIVED = Kind(
         ),
     ),
     noun="acknowledgement",
-    alert_after=AT_ONCE,
+    is_alert=True,
 )
 ERASURES = Kind(
     "forgotten cardholders",
@@ -124,7 +124,7 @@ NOT_TOLD = Kind(
     "The issuer was not told of an extract",
     Step("acknowledge", Slot("issuer")),
     "Acknowledge by hand, which says what stands in the way.",
-    alert_after=AT_ONCE,
+    is_alert=True,
     is_news=True,
 )
 KINDS = (NOT_TOLD, TO_DELIVER, WITHDRAWALS, UNCONFIRMED, NOT_HANDED_OVER, NOT_RECEIVED, ERASURES)
@@ -177,11 +177,11 @@ def _deliveries(context: IssuerContext, now: datetime) -> Iterator[Work]:
         last = last_handed(adapters, line)
         if last is None or last.confirmed:
             continue
-        work = _delivery(issuer, receiver, last)
+        work = _delivery(issuer, receiver, last, now)
         settings = receivers_in(issuer).get(receiver)
         if work.kind == UNCONFIRMED.name and settings is not None:
             late = late_receipt(context, line, settings, now)
-            work = work._replace(late_from=late and late.record.at)
+            work = work._replace(alert=late is not None)
         yield work
 
 
@@ -210,7 +210,7 @@ def links_to_deliver(issuer: Issuer, links: ToDeliver, now: datetime) -> Iterato
         )
 
 
-def _delivery(issuer: Issuer, receiver: str, delivery: Handed[Delivery]) -> Work:
+def _delivery(issuer: Issuer, receiver: str, delivery: Handed[Delivery], now: datetime) -> Work:
     """Return what is to be done about a delivery that is not confirmed."""
     last = delivery.record
     number = delivery.number
@@ -232,8 +232,8 @@ def _delivery(issuer: Issuer, receiver: str, delivery: Handed[Delivery]) -> Work
     if trouble is not None:
         since = trouble.failing_since
         note = f"Since {since:%Y-%m-%d %H:%M} UTC: {trouble.problem}"
-        late_from = since + REACHING
-        return work._replace(kind=NOT_HANDED_OVER.name, since=since, note=note, late_from=late_from)
+        is_away = now - since >= REACHING
+        return work._replace(kind=NOT_HANDED_OVER.name, since=since, note=note, alert=is_away)
     if not delivery.is_done:
         note = "The command ended before all of its files were written."
         return work._replace(kind=NOT_HANDED_OVER.name, note=note)
