@@ -19,6 +19,7 @@ from flows.resend.renewal import judged_ending
 from flows.runs.arrival_hour import with_expected_hour
 from flows.runs.business_date import date_in_name, due
 from flows.runs.context import IssuerContext
+from flows.runs.dropped_files import dropped_folders
 from flows.runs.keys import RunId, RunKeys, extracts
 from flows.runs.purges import last_purge
 from flows.runs.stored_run import StoredRun
@@ -56,6 +57,7 @@ def undecided(context: IssuerContext, plans: Sequence[KnownPlan]) -> list[Work]:
     return [
         *_extracts(context, extracts_stored),
         *_days_without_extract(context, committed, extracts_stored),
+        *_unusable_names(context),
         *_begun(context, plans),
         *_purge(context),
     ]
@@ -114,6 +116,18 @@ def is_due(extract: ExtractState, day: date, since: datetime) -> bool:
         return False
     named_day = date_in_name(extract.entry.key)
     return extract.entry.modified > since or (named_day is not None and named_day >= day)
+
+
+def _unusable_names(context: IssuerContext) -> Iterator[Work]:
+    """Yield the dropped files that nothing takes since their name cannot be used."""
+    issuer = context.issuer.issuer
+    for folder, dropped in dropped_folders(context.adapters.store, issuer):
+        for file in dropped.unusable:
+            since = file.entry.modified
+            named = (("name", f"{folder}/{file.name}"),)
+            note = f"Why: {file.reason}."
+            kind = kinds.UNUSABLE_NAMES
+            yield Work(due=since, kind=kind, issuer=issuer, since=since, fields=named, note=note)
 
 
 def _begun(context: IssuerContext, plans: Sequence[KnownPlan]) -> Iterator[Work]:

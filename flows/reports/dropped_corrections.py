@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from flows.book.known_runs import KnownPlan
 from flows.runs.adapters import Adapters
+from flows.runs.dropped_files import dropped_files
 from flows.runs.keys import corrections
 from flows.runs.store import Entry
 from flows.runs.stored_run import StoredRun
@@ -13,7 +14,7 @@ def unsent_files(
     adapters: Adapters, issuer: str, committed: Iterable[KnownPlan]
 ) -> Iterator[Entry]:
     """Yield the filled-in templates, and corrected extracts, that no committed run has sent."""
-    dropped = list(adapters.store.keys(corrections(issuer)))
+    dropped = dropped_files(adapters.store, corrections(issuer)).files
     sent = {(plan.key, plan.size) for plan in committed} if dropped else set()
     for plan in committed if dropped else ():
         if not plan.is_whole:

@@ -598,6 +598,17 @@ STRAY_RESULTS = _kind(
         noted=MANY,
     )
 )
+UNUSABLE_NAMES = _kind(
+    Kind(
+        "files whose name cannot be used",
+        ISSUER,
+        "Nothing takes them",
+        Step("check", Slot("issuer")),
+        "Let whoever dropped them drop them under another name, and delete these.",
+        noun="file",
+        noted=MANY,
+    )
+)
 REFUSED_EXTRACTS = _kind(
     Kind(
         "refused extracts",
