@@ -18,6 +18,7 @@ from flows.reports.work_kinds import is_news
 from flows.runs.adapters import Adapters
 from flows.runs.context import IssuerContext
 from flows.runs.journal import Act, enter
+from flows.runs.stored_journal import refuse_other_journal
 from schemas.database import MATTER
 
 Place = tuple[str, str]  # kind and subject
@@ -58,6 +59,7 @@ def watch(context: IssuerContext, failures: Collection[Failure] = ()) -> list[Ma
     the rest.
     """
     works = holding(context, failures)
+    refuse_other_journal(context.adapters, context.issuer.issuer)
     follow(context.adapters, context.issuer.issuer, works, with_news=True)
     return matters(context.adapters, context.issuer.issuer, IS_UNTOLD)
 

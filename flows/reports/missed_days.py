@@ -18,13 +18,13 @@ def missed_days(
 ) -> list[date]:
     """Return the business days since the first run that have none, as far back as MISSED.
 
-    Before the first run, the last one on which an extract was due. Without those for which an
+    Without any run, the last one on which an extract was due. Without those for which an
     operator decided that none comes.
     """
     issuer = with_expected_hour(runs, issuer, now)
     last_due = due(issuer.schedule, now, issuer.time_zone)
     days = {plan.as_of for plan in committed if plan.is_whole}
-    if last_due is None:
+    if last_due is None or (committed and not days):
         return []
     settled = days | _undecided_days(runs, committed) | dismissed_days(runs.adapters, runs.issuer)
     last, _ = last_due

@@ -218,7 +218,7 @@ def test_a_day_without_an_extract_is_dismissed_and_missed_again_once_that_is_tak
     assert ("taken back", "it comes at noon") == (undone.what, undone.reason)
     assert (
         ["2026-11-18", "2026-11-19", "2026-11-20"],
-        ["business days without an extract"],
+        ["business days without an extract"] * 3,
     ) == before
     assert (([], []), (["2026-11-20"], ["business days without an extract"])) == (
         dismissed,

@@ -139,7 +139,7 @@ def test_every_channel_of_the_environment_makes_a_notification_block(
     addresses = channel_addresses()
 
     assert {"webhook", "mail", "heartbeat"} == set(addresses)
-    assert ["SlackWebhook", "SlackWebhook"] == [
+    assert ["CustomWebhookNotificationBlock", "SlackWebhook"] == [
         type(notification(addresses[name])).__name__ for name in ("webhook", "mail")
     ]
 
