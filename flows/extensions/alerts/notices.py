@@ -11,7 +11,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from sqlalchemy import Connection, Table, and_, delete, func, insert, select, update
+from sqlalchemy import Connection, Table, delete, func, insert, select, update
 
 from flows.errors import CardlinkError, OperatorError
 from flows.extensions.alerts.settings import channels_of
@@ -136,36 +136,21 @@ class Sending:
     def close(self) -> None:
         """Keep which channels fail, for the news of the next look."""
         before = failing_channels(self._adapters, self._issuer)
-        works = (self._worked | self._recovered(before)) - self._trouble.keys()
-        gone = before.keys() - self._channels.keys() - self._trouble.keys()
-        over = before.keys() & (works | gone)
-        changed = {
-            name: trouble for name, trouble in self._trouble.items() if before.get(name) != trouble
-        }
-        if over or changed:
-            self._write(lambda connection: self._keep(connection, over, changed))
+        failing = {name: before[name] for name in before if self._still_fails(name)}
+        failing |= self._trouble
+        if failing != before:
+            self._write(lambda connection: _keep(connection, self._issuer, failing))
 
-    def _keep(
-        self, connection: Connection, over: Collection[str], changed: Mapping[str, str]
-    ) -> None:
-        for name in over:
-            row = and_(CHANNEL_TROUBLE.c.issuer == self._issuer, CHANNEL_TROUBLE.c.channel == name)
-            connection.execute(delete(CHANNEL_TROUBLE).where(row))
-        for name, trouble in changed.items():
-            key = {"channel": name}
-            if not self._set(connection, CHANNEL_TROUBLE, key, trouble=trouble):
-                values = {**key, "since": self._now(), "trouble": trouble}
-                connection.execute(insert(CHANNEL_TROUBLE).values(issuer=self._issuer, **values))
-
-    def _recovered(self, before: Collection[str]) -> set[str]:
-        """Return the channels that failed before, have nothing to send, and work again."""
-        idle = self._channels.keys() & set(before) - self._waiting - self._trouble.keys()
-        recovered = set()
-        for name in idle:
+    def _still_fails(self, name: str) -> bool:
+        """Return whether a channel that failed before has something to send, or does not work."""
+        channel = self._channels.get(name)
+        if channel is None or name in self._worked:
+            return False
+        if name not in self._waiting:
             with suppress(CardlinkError):
-                self._channels[name].check()
-                recovered.add(name)
-        return recovered
+                channel.check()
+                return False
+        return True
 
     def _send_to(self, name: str, notice: Notice) -> bool:
         channel = self._channels.get(name)
@@ -219,6 +204,14 @@ class Sending:
         row = [table.c[name] == value for name, value in key.items()]
         changed = update(table).where(table.c.issuer == self._issuer, *row).values(**values)
         return connection.execute(changed).rowcount > 0
+
+
+def _keep(connection: Connection, issuer: str, failing: Mapping[str, str]) -> None:
+    """Write which channels fail, in the place of those before."""
+    connection.execute(delete(CHANNEL_TROUBLE).where(CHANNEL_TROUBLE.c.issuer == issuer))
+    for name, trouble in failing.items():
+        row = {"issuer": issuer, "channel": name, "trouble": trouble}
+        connection.execute(insert(CHANNEL_TROUBLE).values(**row))
 
 
 class _History(NamedTuple):

@@ -55,7 +55,6 @@ CHANNEL_TROUBLE = Table(
     METADATA,
     issuer_column(),
     column("channel", TEXT, "the channel, or the switch outside"),
-    column("since", Moment(), "the first attempt that failed"),
     column("trouble", TEXT, "why, without any secret"),
     PrimaryKeyConstraint("issuer", "channel"),
     ForeignKeyConstraint(["issuer"], ["issuer.issuer"]),
