@@ -11,11 +11,7 @@ from pathlib import Path
 import pytest
 
 from flows.errors import CardlinkError
-<<<<<<< HEAD
 from flows.extensions.alerts.metrics import write_metrics
-from flows.extensions.partner_api.coverage import coverage, line_of
-=======
->>>>>>> main
 from flows.extensions.partner_api.follow_links import follow_links
 from flows.extensions.partner_api.link_check import LinkCheck, check_links
 from flows.extensions.partner_api.service import (
@@ -25,11 +21,7 @@ from flows.extensions.partner_api.service import (
     StrangeAnswerError,
     UnauthorisedError,
 )
-<<<<<<< HEAD
-=======
 from flows.extensions.partner_api.words import coverage, line_of
-from flows.operations.metrics import write_metrics
->>>>>>> main
 from flows.reports.across import reconcile_runs
 from flows.runs.keys import reconciliation
 from tests.builders import quick
