@@ -266,6 +266,20 @@ OVERDUE = _kind(
         several=True,
     )
 )
+ANSWER_KEPT = _kind(
+    Kind(
+        "answers that wait",
+        PARTNER,
+        "No result came, and the partner answered that they are lost, which does not count yet",
+        _INGEST,
+        (
+            "Nobody has to do anything: the first ingest on that day or later decides so, and one "
+            "before it takes in a result that came after all."
+        ),
+        noun="chunk",
+        several=True,
+    )
+)
 INCOMPLETE = _kind(
     Kind(
         "results still incomplete",
