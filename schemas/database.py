@@ -321,7 +321,7 @@ LEASE = Table(
     "lease",
     METADATA,
     issuer_column(),
-    column("subject", TEXT, "what is worked on: a run, or the links of one"),
+    column("subject", TEXT, "what is worked on: a run, or the links of the issuer"),
     column("epoch", Integer(), "raised whenever somebody takes it"),
     column("holder", TEXT, "who took it"),
     column("process", TEXT, "the process that did; empty where that is not known"),
@@ -507,9 +507,3 @@ INGESTED = (ANSWER, ANSWERED_CHUNK, RESULT_FILE)
 DERIVED = (LEDGER_ROW, DEPARTURE, ATTEMPT, READ_RUN, WATERMARK)
 
 import_tables()
-
-
-def derived() -> list[Table]:
-    """Return the tables of what the next reader works out anew, those of extensions first."""
-    of_extensions = (table for table in METADATA.tables.values() if "is_derived" in table.info)
-    return [*of_extensions, *DERIVED]

@@ -16,6 +16,7 @@ from flows.reports.work import Work
 from flows.resend.ending_links import ending_links
 from flows.resend.renewal import judged_ending
 from flows.runs.context import IssuerContext
+from flows.runs.dropped_files import dropped_folders
 from flows.runs.keys import RunId, RunKeys, extracts
 from flows.runs.purges import last_purge
 from flows.runs.stored_run import StoredRun
@@ -41,6 +42,7 @@ def undecided(context: IssuerContext, plans: Sequence[KnownPlan]) -> list[Work]:
     """
     return [
         *_extracts(context, plans),
+        *_unusable_names(context),
         *_begun(context, plans),
         *_purge(context),
     ]
@@ -58,6 +60,18 @@ def _extracts(context: IssuerContext, plans: Sequence[KnownPlan]) -> Iterator[Wo
         since = extract.entry.modified
         named = (("name", extract.key.removeprefix(extracts(issuer))),)
         yield Work(due=since, kind=kind, issuer=issuer, since=since, fields=named)
+
+
+def _unusable_names(context: IssuerContext) -> Iterator[Work]:
+    """Yield the dropped files that nothing takes since their name cannot be used."""
+    issuer = context.issuer.issuer
+    for folder, dropped in dropped_folders(context.adapters.store, issuer):
+        for file in dropped.unusable:
+            since = file.entry.modified
+            named = (("name", f"{folder}/{file.name}"),)
+            note = f"Why: {file.reason}."
+            kind = kinds.UNUSABLE_NAMES
+            yield Work(due=since, kind=kind, issuer=issuer, since=since, fields=named, note=note)
 
 
 def _begun(context: IssuerContext, plans: Sequence[KnownPlan]) -> Iterator[Work]:

@@ -266,6 +266,20 @@ OVERDUE = _kind(
         several=True,
     )
 )
+ANSWER_KEPT = _kind(
+    Kind(
+        "answers that wait",
+        PARTNER,
+        "No result came, and the partner answered that they are lost, which does not count yet",
+        _INGEST,
+        (
+            "Nobody has to do anything: the first ingest on that day or later decides so, and one "
+            "before it takes in a result that came after all."
+        ),
+        noun="chunk",
+        several=True,
+    )
+)
 INCOMPLETE = _kind(
     Kind(
         "results still incomplete",
@@ -591,6 +605,17 @@ STRAY_RESULTS = _kind(
         noun="file",
         several=True,
         named=MANY,
+        noted=MANY,
+    )
+)
+UNUSABLE_NAMES = _kind(
+    Kind(
+        "files whose name cannot be used",
+        ISSUER,
+        "Nothing takes them",
+        Step("check", Slot("issuer")),
+        "Let whoever dropped them drop them under another name, and delete these.",
+        noun="file",
         noted=MANY,
     )
 )

@@ -23,7 +23,7 @@ from flows.results.dropped import files_to_ingest, result_files, stray_files
 from flows.results.learned_forms import LearnedForm
 from flows.results.masking import mask_key
 from flows.runs.adapters import Adapters
-from flows.runs.closings import chunk_of, place_of
+from flows.runs.closings import chunk_of, kept_answers, place_of
 from flows.runs.run_status import Refusal
 from flows.runs.store import is_stored
 from flows.runs.stored_run import StoredRun
@@ -54,8 +54,9 @@ def worklist(
     """
     name = runs.issuer
     work: list[Work] = []
+    answered = kept_answers(runs.adapters, name)
     for run in facts:
-        work += _chunks(issuer, run, terms)
+        work += _chunks(issuer, run, terms, answered)
         work += _breaks(name, run)
         work += _behind(name, run, terms)
     work += unlinked_work(name, committed, lacking, terms.now)
@@ -68,15 +69,20 @@ def worklist(
     return work
 
 
-def _chunks(issuer: Issuer, run: RunFacts, terms: ReportTerms) -> Iterator[Work]:
-    """Yield the chunks to upload, on hold, and awaited; what came and does not fit is a break."""
+def _chunks(
+    issuer: Issuer, run: RunFacts, terms: ReportTerms, answered: Collection[tuple[str, int]]
+) -> Iterator[Work]:
+    """Yield the chunks to upload, on hold, and awaited; what came and does not fit is a break.
+
+    `answered`: those of which the partner answered that they are lost.
+    """
     broken = {chunk_of(run_break["place"]) for run_break in run.breaks}
     for chunk in run.waiting:
         explained = list(_explained(issuer, run, chunk, terms))
         yield from explained
         others = chunk.awaiting - sum(work.rows for work in explained)
         if others > 0 and chunk.chunk not in broken and not chunk.is_cancelled:
-            work = _chunk(issuer, chunk._replace(awaiting=others), terms)
+            work = _chunk(issuer, chunk._replace(awaiting=others), terms, answered)
             is_incomplete = work.kind == kinds.INCOMPLETE
             fields = _closed_fields(run, RESULT_SHORT, chunk) if is_incomplete else ()
             yield work._replace(fields=fields)
@@ -118,25 +124,33 @@ def _closed_fields(run: RunFacts, name: str, chunk: WaitingChunk) -> tuple[tuple
     return ("name", name), ("place", f"chunk {chunk.chunk}"), ("closed", rows)
 
 
-def _chunk(issuer: Issuer, chunk: WaitingChunk, terms: ReportTerms) -> Work:
+def _chunk(
+    issuer: Issuer,
+    chunk: WaitingChunk,
+    terms: ReportTerms,
+    answered: Collection[tuple[str, int]] = (),
+) -> Work:
     """Return what is to be done about a chunk that waits."""
     is_due = chunk.since + timedelta(hours=terms.within)
     given_up_from = chunk.since + timedelta(days=issuer.limits.lost_after_days)
     is_overdue = terms.now > is_due
     is_on_hold = chunk.state == "held"
     is_unsent = is_on_hold or (chunk.state == "waiting" and chunk.missing == MISSING)
+    is_answered = (chunk.run, chunk.chunk) in answered
     is_fitting = set(chunk.sealed_to) <= set(issuer.portal.fingerprints)
     table = [
         (is_unsent and not is_fitting, kinds.OTHER_KEY),
         (is_on_hold, kinds.ON_HOLD),
         (is_unsent, kinds.TO_UPLOAD),
         (not is_overdue, kinds.AWAITED),
+        (chunk.missing == MISSING and is_answered, kinds.ANSWER_KEPT),
         (chunk.missing == MISSING, kinds.OVERDUE),
         (True, kinds.INCOMPLETE),
     ]
     kind = next(kind for holds, kind in table if holds)
     is_late = terms.now >= given_up_from
     notes = {kinds.AWAITED: f"The first is expected by {is_due:%Y-%m-%d %H:%M} UTC."}
+    notes[kinds.ANSWER_KEPT] = f"The first counts from {given_up_from:%Y-%m-%d} on."
     if not is_late:
         notes[kinds.OVERDUE] = f"The first can be given up from {given_up_from:%Y-%m-%d} on."
     return Work(

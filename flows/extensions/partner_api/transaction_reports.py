@@ -35,6 +35,7 @@ from flows.results.masking import mask, mask_key, printable, storable
 from flows.results.opening import DAMAGE, EMPTY, LIMIT, NOT_A_RESULT, TOO_LARGE, text_of
 from flows.results.partner_days import PartnerDay, read_days
 from flows.runs.adapters import Adapters
+from flows.runs.dropped_files import dropped_files
 from flows.runs.identity import canonical, digest
 from flows.runs.single_links import prompted_singles
 from flows.runs.store import Entry, read
@@ -214,7 +215,7 @@ def ingest_transactions(
     with adapters.database.snapshot() as connection:
         versions = select(report.file, report.version).where(report.issuer == issuer)
         known = dict(connection.execute(versions).tuples().all())
-    for entry in adapters.store.keys(transactions(issuer)):
+    for entry in dropped_files(adapters.store, transactions(issuer), shown_as_is=False).files:
         file = digest(entry.key.encode())[:32]
         if entry.key[-1] != "/" and known.get(file) != _version(entry, profile):
             _keep(adapters, issuer, file, entry, runs, profile)
