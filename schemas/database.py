@@ -212,7 +212,9 @@ SINGLE_LINK = Table(
     column("link", TEXT, "SHA-256 of its URL", null=True),
     column("link_id", TEXT, "the partner's id of the link", null=True),
     column("url", TEXT, "the link: a personal secret", null=True),
-    column("expires_raw", TEXT, "the end of the link, as the partner wrote it", null=True),
+    column(
+        "expires_form", TEXT, "how the partner wrote its end, where it could not be read", null=True
+    ),
     column("message", TEXT, "the partner's words, masked", null=True),
     PrimaryKeyConstraint("issuer", "id"),
     ForeignKeyConstraint(["issuer"], ["issuer.issuer"]),
@@ -523,7 +525,7 @@ ANSWER = Table(
     column("url", TEXT, "the link, which is personal: views for analysts leave it out", null=True),
     column("has_link", Boolean(), "the row had a link that is not kept", null=True),
     column("expires_on", Date(), "last day of the link", null=True),
-    column("expires_raw", TEXT, "the same as it came, where it was no ISO day", null=True),
+    column("expires_form", TEXT, "how it was written, where it could not be read", null=True),
     column("reasons", TEXT, "codes of the error, a line each", null=True),
     column("message", TEXT, "the error, masked", null=True),
     column("shape", TEXT, "the same without ids and numbers", null=True),
