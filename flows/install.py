@@ -20,7 +20,7 @@ from uuid import UUID
 from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.parameters import Field
-from flows.commands.result import Result
+from flows.commands.result import OUT_OF_BALANCE, Result
 from flows.configuration import FileThereError, load_issuer
 from flows.errors import OperatorError
 from flows.extensions import hooks
@@ -46,6 +46,7 @@ OFTEN = "*/10 * * * *"  # the ingest, where nothing else starts it
 MONTH = -30 * 24 * 3600  # seconds from now
 FILTERS: dict[str, dict[str, list[str]]] = {  # what the page of runs offers as saved filters
     "nights (cardlink)": {"tag": ["nightly"]},
+    "out of balance (cardlink)": {"tag": ["cardlink"], "state": [OUT_OF_BALANCE]},
     "failures (cardlink)": {"tag": ["cardlink"], "state": ["Failed", "Crashed", "TimedOut"]},
 }
 

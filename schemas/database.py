@@ -212,7 +212,9 @@ SINGLE_LINK = Table(
     column("link", TEXT, "SHA-256 of its URL", null=True),
     column("link_id", TEXT, "the partner's id of the link", null=True),
     column("url", TEXT, "the link: a personal secret", null=True),
-    column("expires_raw", TEXT, "the end of the link, as the partner wrote it", null=True),
+    column(
+        "expires_form", TEXT, "how the partner wrote its end, where it could not be read", null=True
+    ),
     column("message", TEXT, "the partner's words, masked", null=True),
     PrimaryKeyConstraint("issuer", "id"),
     ForeignKeyConstraint(["issuer"], ["issuer.issuer"]),
@@ -319,7 +321,7 @@ LEASE = Table(
     "lease",
     METADATA,
     issuer_column(),
-    column("subject", TEXT, "what is worked on: a run, or the links of one"),
+    column("subject", TEXT, "what is worked on: a run, or the links of the issuer"),
     column("epoch", Integer(), "raised whenever somebody takes it"),
     column("holder", TEXT, "who took it"),
     column("process", TEXT, "the process that did; empty where that is not known"),
@@ -489,7 +491,7 @@ ANSWER = Table(
     column("url", TEXT, "the link, which is personal: views for analysts leave it out", null=True),
     column("has_link", Boolean(), "the row had a link that is not kept", null=True),
     column("expires_on", Date(), "last day of the link", null=True),
-    column("expires_raw", TEXT, "the same as it came, where it was no ISO day", null=True),
+    column("expires_form", TEXT, "how it was written, where it could not be read", null=True),
     column("reasons", TEXT, "codes of the error, a line each", null=True),
     column("message", TEXT, "the error, masked", null=True),
     column("shape", TEXT, "the same without ids and numbers", null=True),
@@ -505,9 +507,3 @@ INGESTED = (ANSWER, ANSWERED_CHUNK, RESULT_FILE)
 DERIVED = (LEDGER_ROW, DEPARTURE, ATTEMPT, READ_RUN, WATERMARK)
 
 import_tables()
-
-
-def derived() -> list[Table]:
-    """Return the tables of what the next reader works out anew, those of extensions first."""
-    of_extensions = (table for table in METADATA.tables.values() if "is_derived" in table.info)
-    return [*of_extensions, *DERIVED]

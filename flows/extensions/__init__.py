@@ -4,8 +4,7 @@ An extension reads what the kernel has and writes its own. The kernel imports no
 those that are there, and asks their packages for:
 
 - `COMMANDS`: the names of its modules with commands;
-- `DROPPED`: folders of an issuer in the store into which others drop files; `RUN_OBJECTS`: patterns
-  of its objects in the folder of a run, which go with the run's ledger;
+- `DROPPED`: folders of an issuer in the store into which others drop files;
 - `OPTIONS`: pattern and help, by name, of options that it adds to commands with `acts`, whose
   context has the values in `options`;
 - `FORMATS`: the values of `format` in [source] that it reads;
