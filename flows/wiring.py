@@ -114,6 +114,7 @@ class Governing:
 
 
 _PERSON: ContextVar[str] = ContextVar("person", default="")
+_COMMAND: ContextVar[str] = ContextVar("command", default="")
 _GOVERNING: ContextVar[Governing | None] = ContextVar("governing", default=None)
 HEARTBEAT = "heartbeat"  # no channel, but a switch outside
 KEPT_CHANNELS = "cardlink-channels"  # a secret on the Prefect server: addresses by name, as JSON
@@ -349,7 +350,8 @@ def edges(issuer: Issuer, folder: Path) -> Adapters:
     connections = PUBLISHERS // 2 if _is_s3(issuer) else LOCAL_CONNECTIONS
     store = open_store(issuer, folder)
     database = open_database(folder)
-    return audited(Adapters(store, now, actor(), database, connections, prover(issuer)))
+    proving = prover(issuer)
+    return audited(Adapters(store, now, actor(), database, connections, proving, _COMMAND.get()))
 
 
 def prover(issuer: Issuer) -> Prover:
@@ -489,6 +491,16 @@ def acting(who: str) -> Iterator[None]:
         yield
     finally:
         _PERSON.reset(token)
+
+
+@contextmanager
+def deciding(command: str) -> Iterator[None]:
+    """Let everything that is decided meanwhile say that this command line decided it."""
+    token = _COMMAND.set(command)
+    try:
+        yield
+    finally:
+        _COMMAND.reset(token)
 
 
 @contextmanager

@@ -12,8 +12,8 @@ from sqlalchemy import ColumnElement, func, select
 
 from flows.runs.adapters import Adapters
 from flows.runs.documents import record_of_row
-from flows.runs.journal import Act
-from schemas.database import DECISION
+from flows.runs.journal import COMMAND, Act, Entry, entries
+from schemas.database import DECISION, JOURNAL
 from schemas.records import Record
 
 EXTRACT: Final = "extract"  # by the digest of its content
@@ -118,6 +118,29 @@ def decision_rows(
     with adapters.database.snapshot() as connection:
         rows = connection.execute(query.order_by(DECISION.c.number)).mappings().all()
     return [{**row, "at": row["at"].isoformat()} for row in rows]
+
+
+def done_before(adapters: Adapters, issuer: str, command: str) -> Entry | None:
+    """Return what a command line did when it was given last, None where it did nothing, or what it
+    decided was taken back.
+    """
+    is_by_command = JOURNAL.c.facts[COMMAND].as_string() == command
+    done = entries(adapters, issuer, is_by_command)
+    if not done:
+        return None
+    query = select(JOURNAL.c.changes).where(
+        JOURNAL.c.issuer == issuer, JOURNAL.c.number == done[-1].number
+    )
+    with adapters.database.snapshot() as connection:
+        made = [change["values"] for change in connection.execute(query).scalar_one()]
+        numbers = [values["number"] for values in made if values and values.get("stands")]
+        lifted = select(DECISION.c.number).where(
+            DECISION.c.issuer == issuer,
+            DECISION.c.number.in_(numbers),
+            DECISION.c.stands.is_(None),
+        )
+        is_lifted = connection.execute(lifted).first() is not None
+    return None if is_lifted else done[-1]
 
 
 def _read(
