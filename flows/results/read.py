@@ -9,7 +9,7 @@ import csv
 import hashlib
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import date
+from datetime import date, datetime
 from itertools import accumulate, chain
 from typing import NamedTuple
 
@@ -35,12 +35,18 @@ UNFORESEEN = (Exception, PanicException)
 NOTHING = ("null", "NULL", "undefined", "None", "NaN")  # how programs write a missing value
 
 _CELLS = pl.DataFrame(schema=dict.fromkeys(spec.SPELLINGS, pl.String))
+MOMENT = pl.Datetime("us", "UTC")
 _DATES = (
     (r"^([0-9]{4}-[0-9]{2}-[0-9]{2})", "%Y-%m-%d"),
     (r"^([0-9]{1,2}/[0-9]{1,2}/[0-9]{4})", "%m/%d/%Y"),
     (r"^([0-9]{1,2}/[0-9]{1,2}/[0-9]{2})$", "%m/%d/%y"),
     (r"\b([A-Z][a-z]{2} [0-9]{1,2} [0-9]{4})\b", "%b %d %Y"),  # String(new Date())
     (r"^(20[0-9]{6})$", "%Y%m%d"),
+)
+# what follows a date: hours and minutes, seconds, and the distance from UTC
+_CLOCK = (
+    r"[T ]([0-9]{2}:[0-9]{2})(?::([0-9]{2})(?:[.,][0-9]+)?)?"
+    r" ?(?:GMT|UTC|[Zz])?([+-][0-9]{2}:?[0-9]{2})?"
 )
 _EPOCHS = ((r"^([1-3][0-9]{12})$", 1), (r"^([1-3][0-9]{9})$", 1000))  # milliseconds, seconds
 
@@ -209,11 +215,48 @@ def _days(cells: pl.DataFrame) -> pl.DataFrame:
 
 
 def day_in(column: str) -> pl.Expr:
-    """Read the spellings of a date that portals use; null for any other text."""
+    """Read the spellings of a date that portals use, in UTC; null for any other text."""
+    return moment_in(column).dt.date()
+
+
+def moment_in(column: str) -> pl.Expr:
+    """Read the spellings of a time that partners use, in UTC; null for any other text.
+
+    A time without a distance from UTC is of UTC, and a date without a time is its midnight.
+    """
     text = pl.col(column)
-    dates = [text.str.extract(pattern).str.to_date(form, strict=False) for pattern, form in _DATES]
+    times = [_with_clock(text, pattern, form) for pattern, form in _DATES]
+    days = [
+        text.str.extract(pattern).str.to_date(form, strict=False).cast(MOMENT)
+        for pattern, form in _DATES
+    ]
     epochs = [
-        (text.str.extract(pattern).cast(pl.Int64) * factor).cast(pl.Datetime("ms")).cast(pl.Date)
+        (text.str.extract(pattern).cast(pl.Int64) * factor).cast(pl.Datetime("ms")).cast(MOMENT)
         for pattern, factor in _EPOCHS
     ]
-    return pl.coalesce(*dates, *epochs)
+    return pl.coalesce(*times, *days, *epochs)
+
+
+def read_moment(value: object) -> datetime | None:
+    """Return a time of the partner's in UTC: a text (`moment_in`), or a number since 1970.
+
+    >>> read_moment("2026-11-20T10:00:00-08:00")
+    datetime.datetime(2026, 11, 20, 18, 0, tzinfo=zoneinfo.ZoneInfo(key='UTC'))
+    """
+    text = str(int(value)) if isinstance(value, float) else str(value)
+    moment: datetime | None = pl.select(pl.lit(text).alias("text")).select(moment_in("text")).item()
+    return moment
+
+
+def _with_clock(text: pl.Expr, day: str, form: str) -> pl.Expr:
+    """Read a date of one spelling that is followed by a time."""
+    pattern = day.removesuffix("$").removesuffix(r"\b") + _CLOCK
+    date_of, clock, seconds, distance = (text.str.extract(pattern, group) for group in range(1, 5))
+    written = pl.format(
+        "{} {}:{} {}",
+        date_of,
+        clock,
+        seconds.fill_null("00"),
+        distance.str.replace(":", "", literal=True).fill_null("+0000"),
+    )
+    return written.str.to_datetime(f"{form} %H:%M:%S %z", strict=False).cast(MOMENT)

@@ -6,7 +6,7 @@ import csv
 import gzip
 import io
 import json
-from datetime import date
+from datetime import UTC, date, datetime
 
 import pytest
 from hypothesis import given
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from flows.results import csv_records
 from flows.results import opening as results
-from flows.results.read import read_cells, tabulate
+from flows.results.read import read_cells, read_moment, tabulate
 from schemas.result import ResultTable
 from tests.results.outcomes import read_result
 
@@ -96,6 +96,9 @@ def test_columns_are_found_by_name_under_any_delimiter(
         ("1800403200", date(2027, 1, 20)),
         ("20270120", date(2027, 1, 20)),
         ("Wed Jan 20 2027 00:00:00 GMT+0000 (UTC)", date(2027, 1, 20)),
+        ("Tue Jan 19 2027 20:00:00 GMT-0800 (PST)", date(2027, 1, 20)),
+        ("2027-01-19T23:30:00-08:00", date(2027, 1, 20)),
+        ("2027-01-20T25:00:00-08:00", date(2027, 1, 20)),
         ("2027-02-30", None),
         ("soon", None),
     ],
@@ -226,3 +229,19 @@ def test_files_read_together_give_what_each_gives_alone() -> None:
         alone = read_result(content, "r.csv")
         assert alone.rows.equals(one.rows)
         assert alone._replace(rows=one.rows) == one
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2026-11-20T10:00:00-08:00",
+        "2026-11-20 10:00:00.5-0800",
+        "Fri Nov 20 2026 10:00:00 GMT-0800 (PST)",
+        "2026-11-20T18:00Z",
+        "2026-11-20 18:00:00",
+        1795197600,
+        1795197600000.0,
+    ],
+)
+def test_a_time_of_the_partners_is_read_into_utc(text: object) -> None:
+    assert datetime(2026, 11, 20, 18, tzinfo=UTC) == read_moment(text)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from datetime import date
 from typing import Any, Final, NamedTuple
 
-import polars as pl
 from pydantic import ValidationError
 
 from flows.errors import CardlinkError, OperatorError, TryAgainError
@@ -30,7 +29,7 @@ from flows.redaction import redact
 from flows.results.confirmed_forms import link_rules
 from flows.results.links import judge_link
 from flows.results.masking import mask
-from flows.results.read import day_in
+from flows.results.read import read_moment
 from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
 from flows.runs.single_links import SingleLink, record_answer, record_request
@@ -307,9 +306,8 @@ class SingleRequests:
 
     def _expires_on(self, raw: str | None, until: date | None) -> date:
         """Return the day a link expires: from its record, else as requested, else as is usual."""
-        record = pl.DataFrame({"expires": [raw]}, {"expires": pl.String})
-        day: date | None = record.select(day_in("expires")).item()
-        return day or until or after(USUAL_LIFE, self._today)
+        expires = read_moment(raw)
+        return expires.date() if expires else until or after(USUAL_LIFE, self._today)
 
     def _recorded(self, prepared: Prepared, answered: SingleAnswered) -> SingleLink:
         single = prepared.single._replace(answered=answered)
