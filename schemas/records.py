@@ -206,7 +206,7 @@ class SingleAnswered(Document):
     link_id: str | None = None
     url: str | None = None
     expires_on: date | None = None
-    expires_raw: str | None = None
+    expires_form: str | None = None  # of an end that could not be read
     reasons: tuple[str, ...] = ()  # codes
     message: str = ""  # the partner's words, masked
 

@@ -26,7 +26,7 @@ from flows.extensions.partner_api.translation import (
     value_at,
 )
 from flows.redaction import redact
-from flows.results.read import read_moment
+from flows.results.partner_days import form_of, read_day, read_moment
 from flows.steps import counted
 from schemas.reference import toml
 
@@ -73,7 +73,7 @@ class ReadRecord(NamedTuple):
     def _expiry(self, today: date) -> str:
         raw = self.link.expires_raw
         if self.expires_on is None:
-            return f"on a day in a form nobody knows: {redact(raw)}" if raw else NOT_SAID
+            return f"on a day in a form nobody knows: {form_of(raw)}" if raw else NOT_SAID
         days = (self.expires_on - today).days
         distance = f"in {counted(days, 'day')}" if days >= 0 else f"{counted(-days, 'day')} ago"
         return f"on {self.expires_on}, {distance}"
@@ -92,12 +92,10 @@ def read_record(document: object, settings: ServiceSettings) -> ReadRecord:
     link = CardLink.model_validate(values)
     if not (link.id or link.url or link.cardholder_long_token):
         raise StrangeAnswerError(place=settings.link_place(), problem=no_link_in(document))
-    opened_on = str(values.get("opened_on"))
-    opened_at = read_moment(opened_on) if ":" in opened_on else None  # a day has no time
-    expires = read_moment(link.expires_raw)
+    opened_at = read_moment(str(values.get("opened_on")))
     known = set(_paths(settings.fields("link")))
     others = {path: kind for path, kind in fields_of(document).items() if path not in known}
-    return ReadRecord(link, expires.date() if expires else None, opened_at, others)
+    return ReadRecord(link, read_day(link.expires_raw or "").day, opened_at, others)
 
 
 def differences(record: ReadRecord, row: LinkedRow) -> Iterator[str]:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from flows.extensions.partner_api.jobs import number
 from flows.extensions.partner_api.profile import Profile
-from flows.results.read import read_moment
+from flows.results.partner_days import read_moment
 
 _DEPTH: Final = 3  # nested wrappers
 STATUS_DATA: Final = (  # what a record of a job and messages have in common
@@ -46,7 +46,7 @@ def link_in_our_words(document: object, profile: Profile) -> dict[str, Any]:
 def _moment(value: Any) -> Any:
     """Return a moment as text where it is a number since 1970, in seconds or in milliseconds."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    moment = read_moment(value) if is_number else None
+    moment = read_moment(str(int(value))) if is_number else None
     return value if moment is None else f"{moment:%Y-%m-%dT%H:%M:%SZ}"
 
 
