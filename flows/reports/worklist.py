@@ -225,12 +225,20 @@ def _refused_extracts(runs: StoredRuns, committed: Collection[KnownPlan]) -> Ite
         stored = StoredRun.by_id(runs.adapters, run)
         key = stored.planned().source.key
         why = _why_refused(stored.refusal)
-        work = _about_file(runs.issuer, kinds.REFUSED_EXTRACTS, key, refused, run, why)
+        kind = _kind_refused(stored.refusal)
+        work = _about_file(runs.issuer, kind, key, refused, run, why)
         gate = GATE_OF.get(stored.refusal.error) if stored.refusal else None
         if not is_stored(runs.store, key):
             abandon = Step("mend abandon", run, reason=WHY, dry_run=True)
             work = work._replace(step=abandon, note=f"Its file was taken away: abandon it. {why}")
         yield work._replace(fields=(*work.fields, ("gate", gate))) if gate else work
+
+
+def _kind_refused(refusal: Refusal | None) -> str:
+    """Return the kind of work about a refused extract, by who can mend it."""
+    if refusal is None or refusal.of_content:
+        return kinds.REFUSED_EXTRACTS
+    return kinds.STOPPED_EXTRACTS
 
 
 def _why_refused(refusal: Refusal | None) -> str:
