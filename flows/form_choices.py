@@ -18,9 +18,9 @@ from flows.commands.parameters import Offer
 from flows.errors import CardlinkError
 from flows.extracts.delivery import is_extract
 from flows.form_fields import parameters_of_form
-from flows.redaction import redact
 from flows.registry import FORMED
 from flows.runs.context import IssuerContext
+from flows.runs.dropped_files import dropped_files
 from flows.runs.keys import extracts
 from flows.runs.store import Entry
 from flows.runs.stored_runs import StoredRuns
@@ -61,11 +61,10 @@ def names_of(context: IssuerContext) -> Names:
 def _extracts(context: IssuerContext) -> list[str]:
     """Return the names of stored extracts; one that may have a card number in it is none."""
     prefix = extracts(context.issuer.issuer)
-    stored = sorted(context.adapters.store.keys(prefix), key=_age, reverse=True)
+    dropped = dropped_files(context.adapters.store, prefix)
+    stored = sorted(dropped.files, key=_age, reverse=True)
     names = [entry.key.removeprefix(prefix) for entry in stored]
-    return [
-        name for name in names if is_extract(name, context.issuer.source) and redact(name) == name
-    ]
+    return [name for name in names if is_extract(name, context.issuer.source)]
 
 
 def _age(entry: Entry) -> tuple[datetime, str]:

@@ -279,6 +279,15 @@ LINK_EXPIRED = _kind(
     "Do not send this link; decide that it expired, then resubmit the rows for new ones.",
     decisions=(EXPIRED, EXPLAINED),
 )
+EXPIRY_UNREADABLE = _kind(
+    "EXPIRY_UNREADABLE",
+    "A result says the end of links in a form that cannot be read (A: a letter, 9: a digit).",
+    (
+        "Send the links: they count, as if they ended two months after they came. Ask the partner "
+        "when they end. Where day and month cannot be told apart, set day_first of [portal], and "
+        "ingest again."
+    ),
+)
 UNKNOWN_TRANSACTION = _kind(
     "UNKNOWN_TRANSACTION",
     "A row of a transaction report names no cuid with a link from us.",
@@ -292,6 +301,11 @@ DAMAGED_TRANSACTIONS = _kind(
     "A transaction file is empty, too large or not a transaction report.",
     "Download it again from the portal; where its columns have other names, say them in "
     "[service.report].",
+)
+UNREADABLE_TRANSACTIONS = _kind(
+    "UNREADABLE_TRANSACTIONS",
+    "A transaction report says days in a form that cannot be read (A: a letter, 9: a digit).",
+    "Ask the partner how they are written; until then its rows have no day of completion.",
 )
 
 # result rows of a chunk that may answer any of its unanswered rows

@@ -212,7 +212,9 @@ SINGLE_LINK = Table(
     column("link", TEXT, "SHA-256 of its URL", null=True),
     column("link_id", TEXT, "the partner's id of the link", null=True),
     column("url", TEXT, "the link: a personal secret", null=True),
-    column("expires_raw", TEXT, "the end of the link, as the partner wrote it", null=True),
+    column(
+        "expires_form", TEXT, "how the partner wrote its end, where it could not be read", null=True
+    ),
     column("message", TEXT, "the partner's words, masked", null=True),
     PrimaryKeyConstraint("issuer", "id"),
     ForeignKeyConstraint(["issuer"], ["issuer.issuer"]),
@@ -226,6 +228,40 @@ SINGLE_LINK = Table(
     Index(None, "issuer", "cuid"),
     comment="A link requested on its own: a row before it is sent, and its answer. "
     "What names the cardholder is not in the journal.",
+)
+
+MATTER = Table(
+    "matter",
+    METADATA,
+    issuer_column(),
+    column("number", Integer(), "its number among the issuer's matters, from 1"),
+    column("kind", TEXT, "its kind (`flows/reports/work_kinds.py`)"),
+    column("subject", TEXT, "what it is about: run, chunk, place, file or day; empty: one a kind"),
+    column("run", TEXT, "the run that it is about", null=True),
+    column("since", Moment(), "since when it holds"),
+    column("text", TEXT, "what is the matter, as it was when it was seen first, or to be late"),
+    column(
+        "late",
+        Moment(),
+        "when it was seen to be past its time, of which people are told",
+        null=True,
+    ),
+    column("told", Moment(), "when people were told of that", null=True),
+    column("ended", Moment(), "when it was seen to be over; null: it holds", null=True),
+    column("end_told", Moment(), "when people were told that it is over", null=True),
+    PrimaryKeyConstraint("issuer", "number"),
+    ForeignKeyConstraint(["issuer"], ["issuer.issuer"]),
+    CheckConstraint("number >= 1", name="number"),
+    CheckConstraint("told IS NULL OR late IS NOT NULL", name="told"),
+    CheckConstraint("end_told IS NULL OR ended IS NOT NULL AND told IS NOT NULL", name="end_told"),
+    Index("ix_matter_open", "issuer", "kind", "subject", unique=True, **only("ended IS NULL")),
+    Index(
+        "ix_matter_untold",
+        "issuer",
+        **only("late IS NOT NULL AND (told IS NULL OR ended IS NOT NULL AND end_told IS NULL)"),
+    ),
+    Index("ix_matter_late", "issuer", "kind", **only("late IS NOT NULL")),
+    comment="What somebody has to do or to know, until it is over; what holds is derived.",
 )
 
 WATERMARK = Table(
@@ -319,7 +355,7 @@ LEASE = Table(
     "lease",
     METADATA,
     issuer_column(),
-    column("subject", TEXT, "what is worked on: a run, or the links of one"),
+    column("subject", TEXT, "what is worked on: a run, or the links of the issuer"),
     column("epoch", Integer(), "raised whenever somebody takes it"),
     column("holder", TEXT, "who took it"),
     column("process", TEXT, "the process that did; empty where that is not known"),
@@ -489,7 +525,7 @@ ANSWER = Table(
     column("url", TEXT, "the link, which is personal: views for analysts leave it out", null=True),
     column("has_link", Boolean(), "the row had a link that is not kept", null=True),
     column("expires_on", Date(), "last day of the link", null=True),
-    column("expires_raw", TEXT, "the same as it came, where it was no ISO day", null=True),
+    column("expires_form", TEXT, "how it was written, where it could not be read", null=True),
     column("reasons", TEXT, "codes of the error, a line each", null=True),
     column("message", TEXT, "the error, masked", null=True),
     column("shape", TEXT, "the same without ids and numbers", null=True),
@@ -505,9 +541,3 @@ INGESTED = (ANSWER, ANSWERED_CHUNK, RESULT_FILE)
 DERIVED = (LEDGER_ROW, DEPARTURE, ATTEMPT, READ_RUN, WATERMARK)
 
 import_tables()
-
-
-def derived() -> list[Table]:
-    """Return the tables of what the next reader works out anew, those of extensions first."""
-    of_extensions = (table for table in METADATA.tables.values() if "is_derived" in table.info)
-    return [*of_extensions, *DERIVED]

@@ -248,7 +248,6 @@ class KernelSettings(Settings):
     links: settings.LinkSettings = settings.LinkSettings()
     schedule: settings.Schedule = settings.Schedule()
     alerts: settings.Alerts = settings.Alerts()
-    channels: settings.Channels = settings.Channels()
     retention: settings.Retention = settings.Retention()
     audit: settings.Audit = settings.Audit()
 

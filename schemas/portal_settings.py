@@ -55,6 +55,11 @@ class PortalSettings(Settings):
         "subdomains",
         min_length=1,
     )
+    day_first: bool | None = setting(
+        None,
+        "whether 03/04/2027 in a result is the 3rd of April or the 4th of March; unset: the other "
+        "days of the file have to show it",
+    )
     answer_within_hours: int = setting(
         48, "from upload to result; a chunk without a result is overdue after it", ge=1
     )

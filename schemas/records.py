@@ -51,6 +51,18 @@ class Closing(Record):
     covers: tuple[int, ...] = ()
 
 
+class KeptAnswer(Record):
+    """The partner's answer about a chunk without any result, until it may take effect.
+
+    `decision` is one of `schemas.breaks.DECISIONS`, `rows` how many it is about.
+    """
+
+    run: str
+    chunk: int
+    decision: str
+    rows: int
+
+
 class Attribution(Record):
     """A row of a result file was attributed to a sent row, or no longer, or the file reread.
 
@@ -105,10 +117,14 @@ class KeptLink(NamedTuple):
 
 
 class LinkKept(Record):
-    """These links stay as they are, or are asked about; `holder` as in `GivingUp`."""
+    """These links stay as they are, or are asked about; `holder` as in `GivingUp`.
+
+    `file`: key and size of the issuer's corrected file that says so, where one does.
+    """
 
     what: Literal["kept", "asked again"]
     links: tuple[KeptLink, ...]
+    file: tuple[str, int] | None = None
 
 
 class FormDecision(Record):
@@ -190,7 +206,7 @@ class SingleAnswered(Document):
     link_id: str | None = None
     url: str | None = None
     expires_on: date | None = None
-    expires_raw: str | None = None
+    expires_form: str | None = None  # of an end that could not be read
     reasons: tuple[str, ...] = ()  # codes
     message: str = ""  # the partner's words, masked
 

@@ -37,5 +37,5 @@ class ResultTable(Table):
     last_4: pl.String = pa.Field(nullable=True)
     url: pl.String = pa.Field(nullable=True)
     expires_on: pl.Date = pa.Field(nullable=True)  # null if the text is not a date
-    expires_raw: pl.String = pa.Field(nullable=True)
+    expires_form: pl.String = pa.Field(nullable=True)  # of that text: A and 9 for its characters
     error: pl.String = pa.Field(nullable=True)  # raw: may echo card data, so it is never stored

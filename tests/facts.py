@@ -111,12 +111,23 @@ def funnel(sites: int = 3, kind: str = "USER_DATA_FAILURE") -> dict[str, Any]:
     """Return the funnel of a thousand cardholders of each stage, and of each merchant site; of one
     more thousand the service refused everything.
     """
-    known = ("result files", *["service"] * 3)
-    refused = ("result files", *["service.answer.refused.403"] * 3)
-    counted = [(stage, False, None, None, *known, 0, 1000) for stage in range(6)]
-    counted += [(3, False, kind, f"site-{at}.example.com", *known, 0, 1000) for at in range(sites)]
-    counted.append((2, False, None, None, *refused, 0, 1000))
-    told = report_funnel.facts(pl.DataFrame(counted, report_funnel.CELLS, orient="row"))
+    yes, no = report_funnel.YES + "service", report_funnel.NO + "service"
+    refused = f"{report_funnel.UNKNOWN}service.answer.refused.403"
+    linked, unlinked = (f"{state}result files" for state in (report_funnel.YES, report_funnel.NO))
+    nothing = [None] * 3
+    counted: list[tuple[Any, ...]] = [
+        (False, None, *nothing, None, None, 0, 1000),
+        (True, unlinked, *nothing, None, None, 0, 1000),
+        (True, linked, refused, refused, refused, None, None, 0, 1000),
+    ]
+    for reached in range(4):
+        stages = [yes] * reached + [no] * (3 - reached)
+        counted.append((True, linked, *stages, None, None, 0, 1000))
+    for at in range(sites):
+        site = f"site-{at}.example.com"
+        counted.append((True, linked, yes, no, no, kind, site, 0, 1000))
+    schema = report_funnel.cells([]).schema
+    told = report_funnel.facts(pl.DataFrame(counted, schema, orient="row"))
     unanswered = [{"cause": "service.answer.refused.403", "links": 1000}]
     return {**told, "seen": NOW.isoformat(), "unasked": 7, "unanswered": unanswered}
 

@@ -44,6 +44,12 @@ def kept_links(adapters: Adapters, issuer: str) -> pl.DataFrame:
     return last.filter("holds").select(*KEPT)
 
 
+def files_that_confirm(adapters: Adapters, issuer: str) -> set[tuple[str, int]]:
+    """Return key and size of the issuer's corrected files by which links were kept."""
+    decided = decisions(adapters, issuer, LINKS, LinkKept)
+    return {decision.file for decision in decided if decision.file is not None}
+
+
 def _links_of(decision: LinkKept, holders: Mapping[str, str]) -> pl.DataFrame:
     links = pl.DataFrame(by_holder(decision.links, holders), KEPT, orient="row")
     return links.with_columns(holds=pl.lit(decision.what == "kept"))

@@ -100,7 +100,7 @@ def insert_rows(connection: Connection, table: Table, issuer: str, rows: pl.Data
 
 def forget_rows(connection: Connection, issuer: str) -> None:
     """Delete everything that is derived of an issuer."""
-    for table in database.derived():
+    for table in database.DERIVED:
         delete_rows(connection, table, issuer)
 
 

@@ -26,7 +26,8 @@ from flows.redaction import redact
 from flows.steps import Step, counted
 
 with on_first_use():
-    from flows.operations import giving_up, keeping_links
+    from flows.operations import giving_up
+    from flows.resend import keeping_links
 
 # a cuid is kept out of every form's log
 GIVE_UP = Form("give_up", "give up: {run}", without=("cuid", "chunk", "undo"))

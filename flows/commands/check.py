@@ -16,18 +16,14 @@ from flows.commands.private_files import write_new
 from flows.commands.result import Part, Result, Table, worst
 from flows.commands.sent_runs import would_send
 from flows.configuration import FileThereError, load_issuer
-from flows.errors import CardlinkError
+from flows.errors import CardlinkError, OperatorError
 from flows.extensions import hooks
 from flows.steps import Sentence, Step, Text, counted
 from flows.wiring import (
-    HEARTBEAT,
-    channel_addresses,
-    check_heartbeat,
     clear_token_problems,
     effective_settings,
     kept_from_others,
     observation_problems,
-    open_channels,
     wire,
 )
 
@@ -38,13 +34,14 @@ with on_first_use():
     from flows.reports import bank_words, lists
     from flows.reports import link_forms as reported
     from flows.runs import context as contexts
+    from flows.runs import dropped_files, keys, store
     from flows.runs import frames as stored_frames
-    from flows.runs import keys, notices, store
     from flows.submissions import rehearsal, row_scope, submit
     from flows.submissions import schedule as schedules
     from schemas import portal, reference, rule, rules
     from schemas import tables as reports
 
+FEW = 5  # names that are shown
 NO_FORM = "the dry run of `rerun` checks an extract; settings are checked where they are edited"
 
 
@@ -67,6 +64,13 @@ class Finding(NamedTuple):
         verdict = "WRONG" if self.error else "ok"
         template = "{part:<10}{verdict:<7}{text}"
         return Sentence(template, part=self.part, verdict=verdict, text=self.text)
+
+
+class UnusableNameError(OperatorError):
+    """A dropped file whose name cannot be used."""
+
+    message = "Nothing takes {file}: {reason}."
+    next_step = "Let whoever dropped it drop it under another name, and delete this one."
 
 
 def _wrong_parts(findings: Sequence[Finding]) -> list[str]:
@@ -119,9 +123,9 @@ def check(
     links = _check_store(wired, findings)
     _check_database(wired, findings)
     if is_whole and "store" not in _wrong_parts(findings):
+        _check_files(wired, findings)
         _check_conditions(wired, findings)
         _check_extensions(wired, findings)
-    _check_channels(wired, findings)
     warnings += kept_from_others(wired.issuer, context.folder)
     warnings += observation_problems()
     warnings += clear_token_problems()
@@ -196,27 +200,6 @@ def _check_schedule(context: contexts.IssuerContext, findings: list[Finding]) ->
         findings.append(Finding("schedule", schedules.calendar_line(context)))
 
 
-def _check_channels(context: contexts.IssuerContext, findings: list[Finding]) -> None:
-    """Try the channels to people, and the switch outside, as far as that sends nothing."""
-    addresses = dict[str, str]()
-    with _part(findings, "channels"):
-        addresses = channel_addresses()
-    heartbeat = addresses.pop(HEARTBEAT, "")
-    opened = open_channels(addresses)
-    for channel in opened:
-        with _part(findings, "channels"):
-            findings.append(Finding("channels", f"{channel.name}: {channel.check()}"))
-    if heartbeat:
-        with _part(findings, "channels"):
-            findings.append(Finding("channels", f"heartbeat: {check_heartbeat(heartbeat)}"))
-    if opened:
-        with _part(findings, "channels"):
-            notices.require_channels(context, opened)
-    elif context.issuer.channels.model_fields_set:
-        text = "this process has no addresses; those count that an installation gave the server"
-        findings.append(Finding("channels", text))
-
-
 def _check_conditions(context: contexts.IssuerContext, findings: list[Finding]) -> None:
     """Say how what runs beside the flows is doing."""
     adapters = context.adapters
@@ -265,6 +248,22 @@ def _check_store(context: contexts.IssuerContext, findings: list[Finding]) -> li
         findings += [Finding("links", line) for line in form_lines(issuer, forms)]
         return form_records(forms)
     return []
+
+
+def _check_files(context: contexts.IssuerContext, findings: list[Finding]) -> None:
+    """Name the dropped files that nothing takes: of systems, or with names that are unusable."""
+    with _part(findings, "files"):
+        for folder, dropped in dropped_files.dropped_folders(
+            context.adapters.store, context.issuer.issuer
+        ):
+            if dropped.companions:
+                found = counted(len(dropped.companions), "file")
+                few = ", ".join(sorted({file.name for file in dropped.companions})[:FEW])
+                text = f"{folder}/ has {found} that a system left there, which nothing takes: {few}"
+                findings.append(Finding("files", text))
+            for file in dropped.unusable:
+                error = UnusableNameError(file=f"{folder}/{file.name}", reason=file.reason)
+                findings.append(_wrong("files", error))
 
 
 def _check_database(context: contexts.IssuerContext, findings: list[Finding]) -> None:

@@ -108,7 +108,9 @@ def answers(
 ) -> Result:
     """Decide as the partner answered: FILE is one of `questions`, with its column answer filled in.
 
-    A question that was settled meanwhile is left alone.
+    A question that was settled meanwhile is left alone. That a chunk is lost counts from
+    `lost_after_days` of [limits] after its upload on, since its result may still come: the answer
+    is kept until then, and an ingest decides so.
 
     Args:
         answers: The file of questions, with the partner's answers.
@@ -132,14 +134,17 @@ def answers(
     ]
     rows: list[list[object]] = []
     refused: list[CardlinkError] = []
+    kept: list[str] = []
     for issuer_questions, answered in zip(of_issuers, matched, strict=True):
         done = partner_questions.apply(issuer_questions.context, answered, reason, dry_run=dry_run)
         rows += [[*group, number] for group, number in done.applied.items()]
         refused += done.refused
+        kept += done.kept
     settled = len(filled_in) - sum(map(len, matched))
-    result = _answered(rows, refused, settled, answers, dry_run=dry_run)
+    result = _answered(rows, refused, settled, answers, dry_run=dry_run, has_kept=bool(kept))
     finished = chain.from_iterable(issuer_questions.finished for issuer_questions in of_issuers)
-    return result._replace(shown=[*result.shown, *finished]).beside(unread)
+    facts = {**result.facts, "kept": kept}
+    return result._replace(facts=facts, shown=[*result.shown, *kept, *finished]).beside(unread)
 
 
 def _answered(
@@ -149,6 +154,7 @@ def _answered(
     file: Path,
     *,
     dry_run: bool,
+    has_kept: bool,
 ) -> Result:
     """Show which answers were applied, and which were not."""
     head = ("run", "about", "answer", "questions")
@@ -165,7 +171,7 @@ def _answered(
         "refused": [str(error) for error in refused],
     }
     next_step = Step("worklist")
-    if dry_run and rows:
+    if dry_run and (rows or has_kept):
         next_step = Step("answers", file, reason=WHY)
     code = worst(error.exit_code for error in refused)
     return Result(facts, shown, next_step, code)

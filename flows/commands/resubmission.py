@@ -190,7 +190,7 @@ def _in_all_runs(
         parts += resubmission_run.take_in_results(issuer_context)
     templates = _templates(context, issuer_context, rows, corrections)
     requests = [
-        (_request_of(run, rows, reason, corrections), templates[run])
+        (_request_of(run, rows, reason, corrections, templates[run]), templates[run])
         for run in selected_runs.newest_first(templates)
     ]
     total = 0 if rows.is_named else resubmission_run.rows_to_send(issuer_context, requests)
@@ -210,7 +210,7 @@ def _in_all_runs(
     code = worst(error.exit_code for error in refused.values())
     if not dry_run:
         return Result(everything, parts, upload_step(issuer), code, outbox=issuer)
-    would_send = any(known["rows"] for known in facts)
+    would_send = any(known["rows"] or known["confirmed"] for known in facts)
     step = None
     if would_send:
         step = selected_runs.resubmit_step(issuer, rows, total, reason, corrections)
@@ -218,10 +218,10 @@ def _in_all_runs(
 
 
 def _request_of(
-    run: str, rows: selection.RowSelection, reason: str, corrections: str
+    run: str, rows: selection.RowSelection, reason: str, corrections: str, part: bytes | None
 ) -> resubmission.Request:
-    """Return the request for one of all runs, with its part of a template."""
-    name = f"{Path(corrections).stem}-{run}.csv" if corrections else ""
+    """Return the request for one of all runs, with its part of a template, or all of it."""
+    name = corrections if part is None else f"{Path(corrections).stem}-{run}.csv"
     return resubmission.Request(run, rows, reason, corrections=name)
 
 
@@ -249,24 +249,36 @@ def _templates(
     corrections: str,
 ) -> Mapping[str, bytes | None]:
     """Return the runs of the issuer that have the selected rows, with none; or those that a
-    filled-in template names, each with its part of it.
+    filled-in template names, each with its part of it, or none where the stored one is of one run.
     """
     if not corrections:
         return dict.fromkeys(selected_runs.runs_to_resend(issuer_context, rows))
     path = Path(corrections)
-    if context.local_files and path.is_file():
+    is_local = context.local_files and path.is_file()
+    if is_local:
         content = path.read_bytes()
     else:
         _, content = stored_corrections.read_corrections(issuer_context, corrections)
     parts = filled_template.by_run(content, path.name)
     issuer = issuer_context.issuer.issuer
-    return {run: part for run, part in parts.items() if keys.keys_of(run).run.issuer == issuer}
+    own = {run: part for run, part in parts.items() if keys.keys_of(run).run.issuer == issuer}
+    is_of_one = not is_local and len(parts) == 1
+    return dict.fromkeys(own) if is_of_one else own
 
 
 def _resubmitted(context: contexts.IssuerContext, run: str, done: submissions.Submitted) -> Result:
     """Show the run that sends rows of another one again."""
     issuer = context.issuer.issuer
     counts = done.manifest.counts
+    confirmed = counted(
+        done.confirmed, "row is what its link was", "rows are what their links were"
+    )
+    line = f"{run}: {confirmed} made from, as the correction confirms; no link is replaced"
+    if done.manifest.run == run:
+        facts = {"issuer": issuer, "of": run, "rows": 0, "confirmed": done.confirmed}
+        return Result(facts, [line], Step("worklist", issuer))
+    if done.confirmed:
+        done = done._replace(remarks=(line, *done.remarks))
     shown = submitted(context, done, f"{counted(counts.submitted, 'row')} of {run} are sent again")
     facts = {"issuer": issuer, "of": run, **run_facts(done)}
     headline = ""
@@ -338,6 +350,7 @@ def _rehearsed(
         "dry_run": True,
         "rows": rows,
         "refused": resend_plan.refused.height,
+        "confirmed": len(resend_plan.confirmed),
         "chunks": checked.chunks,
         "overridden": _overridden(resend_plan),
         "left": resend_plan.left,
@@ -353,7 +366,7 @@ def _rehearsed(
     title = f"Dry run: the rows selected of {request.run}"
     table = Table(("rows", "reason", "count"), fates, f"{request.run}-again", title)
     shown = [line, table, *_remarks(resend_plan, checked)]
-    would_send = rows and not checked.refused
+    would_send = (rows or len(resend_plan.confirmed)) and not checked.refused
     next_step = resubmission_run.resubmit_step(request, resend_plan.sent) if would_send else None
     is_named = request.selection.is_named
     to_send = None if is_named or not resend_plan.sent else resend_plan.sent

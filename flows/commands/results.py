@@ -16,6 +16,7 @@ from flows.steps import Sentence, Step, counted
 from flows.wiring import report_link, wire
 
 with on_first_use():
+    from flows.operations import kept_answers
     from flows.reports import ingestion, verdicts
     from flows.reports import summary as summaries
     from flows.runs import context as contexts
@@ -48,6 +49,7 @@ def ingest(context: Context, issuer: Issuer, *, run: RunName = "") -> Result:
     """
     issuer_context = wire(context.folder, issuer)
     done = ingestion.ingest(issuer_context, run)
+    decided = kept_answers.apply_kept(issuer_context)
     news = "nothing new"
     if done.files:
         news = f"{counted(done.files, 'new result file')}, {counted(done.rows, 'row')}"
@@ -60,9 +62,10 @@ def ingest(context: Context, issuer: Issuer, *, run: RunName = "") -> Result:
         waiting = counted(done.unjudged, "file waits for its", "files wait for their")
         parts.append(f"{waiting} malware verdict")
     result = ingested(issuer_context, done, "; ".join(parts), done._asdict())
+    result = result._replace(shown=[*result.shown, *decided])
     before = result.shown
     result = continued("after_ingest", issuer_context, result)
-    is_idle = not done.files and not done.reports and result.shown == before
+    is_idle = not done.files and not done.reports and not decided and result.shown == before
     return result._replace(is_idle=is_idle)
 
 

@@ -83,9 +83,11 @@ def submit(
     waiting: list[str] = []
     if not extract:
         unsubmitted = extract_states.unsubmitted(issuer_context, remember=not dry_run)
-        names = [entry.key for entry, waits in unsubmitted if not waits]
+        names = [extract.key for extract in unsubmitted if not extract.waits]
         waiting = [
-            f"{entry.key} is not taken yet: {waits}" for entry, waits in unsubmitted if waits
+            f"{extract.key} is not taken: {extract.waits}"
+            for extract in unsubmitted
+            if extract.waits
         ]
     requests = [submission.Request(name, business_date, opened, new_run_reason) for name in names]
     if dry_run:

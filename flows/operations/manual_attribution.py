@@ -19,6 +19,7 @@ from flows.runs.adapters import Adapters
 from flows.runs.answers import file_id, runs_answered_by
 from flows.runs.context import IssuerContext
 from flows.runs.decisions import RESULT_ROW, decide, lift
+from flows.runs.dropped_files import dropped_files
 from flows.runs.errors import NoSuchRowError
 from flows.runs.journal import Act, enter
 from flows.runs.keys import results
@@ -178,7 +179,7 @@ def _find_result(context: IssuerContext, result: str) -> ResultObject:
     store = context.adapters.store
     issuer = context.issuer.issuer
     prefix = results(issuer)
-    entries = list(store.keys(prefix))
+    entries = dropped_files(store, prefix, shown_as_is=False).files
     exact = [entry for entry in entries if result in (entry.key, entry.key.removeprefix(prefix))]
     # a name may be shown as what is kept of it
     shown = [entry for entry in entries if mask_key(entry.key) in (result, prefix + result)]

@@ -17,7 +17,8 @@ from flows.book.book import Book, book_of
 from flows.book.people import counted_cards
 from flows.book.standing import REFUSED
 from flows.errors import CardlinkError, OperatorError
-from flows.operations.break_decisions import close_break, is_at
+from flows.operations.break_decisions import TooEarlyError, close_break, is_at
+from flows.operations.kept_answers import keep_answer
 from flows.reports.asked import record_asked
 from flows.reports.behind import finish_reports
 from flows.reports.open_items import MISSING, ReportTerms, WaitingChunk
@@ -26,6 +27,7 @@ from flows.resend.resubmission import Request
 from flows.resend.resubmission_run import rehearse_resubmit, send_again, take_in_results
 from flows.resend.selection import RowSelection
 from flows.runs.business_date import local_day
+from flows.runs.closings import kept_answers
 from flows.runs.context import IssuerContext
 from flows.runs.frames import csv_pieces
 from flows.runs.identity import digest
@@ -103,11 +105,12 @@ class Answer(NamedTuple):
 class Answered(NamedTuple):
     """Answers that were, or would be, applied: questions by run, what they are about and answer.
 
-    `refused`: why answers could not be applied.
+    `refused`: why answers could not be applied. `kept`: those that take effect later, and when.
     """
 
     applied: Mapping[tuple[str, str, str], int]
     refused: Sequence[CardlinkError]
+    kept: Sequence[str] = ()
 
 
 def open_questions(context: IssuerContext) -> list[Question]:
@@ -116,7 +119,7 @@ def open_questions(context: IssuerContext) -> list[Question]:
     questions: list[Question] = []
     runs = StoredRuns(context.adapters, context.issuer.issuer)
     book = book_of(context.adapters, runs)
-    over = book.given_up_chunks
+    over = book.given_up_chunks | kept_answers(context.adapters, runs.issuer).keys()
     for run in runs.committed(book.runs.closed):
         if run.purged_ledger is None:
             questions += _about_chunks(run, terms, over)
@@ -127,7 +130,9 @@ def open_questions(context: IssuerContext) -> list[Question]:
 def _about_chunks(
     run: StoredRun, terms: ReportTerms, over: Collection[tuple[str, int]]
 ) -> Iterator[Question]:
-    """Yield a question about each chunk whose result is overdue, and that is not given up."""
+    """Yield a question about each chunk whose result is overdue, and that is not given up, nor
+    answered already.
+    """
     for chunk in run_facts(run).waiting:
         is_unanswered = chunk.state == "uploaded" and chunk.missing == MISSING
         is_awaited = (run.id, chunk.chunk) not in over
@@ -312,13 +317,15 @@ def apply(
 ) -> Answered:
     """Decide as the partner answered; what is refused does not stop the rest.
 
-    An answer about a place that has other rows than those the question was written about is.
+    An answer about a place that has other rows than those the question was written about is. One
+    that may not take effect yet is kept until it may (`kept_answers.py`).
     """
     if not dry_run and any(question.about == ASK for question in answered):
         take_in_results(context)
     groups = _decided_together(answered)
     applied: dict[tuple[str, str, str], int] = defaultdict(int)
     refused: list[CardlinkError] = []
+    kept: list[str] = []
     for (run, about, place, answer), questions in groups.items():
         rows = frozenset(question.row for question in questions if question.row)
         try:
@@ -331,11 +338,13 @@ def apply(
                 _send_again(context, run, rows, reason, dry_run=dry_run)
             else:
                 close_break(context, run, about, place, reason, answer, rows)
+        except TooEarlyError as early:
+            kept.append(keep_answer(context, early, answer, questions[0].rows, reason))
         except CardlinkError as error:
             refused.append(error)
         else:
             applied[run, about, answer] += len(questions)
-    return Answered(applied, refused)
+    return Answered(applied, refused, kept)
 
 
 def _decided_together(

@@ -13,7 +13,6 @@ from typing import Any, Literal, NamedTuple
 import polars as pl
 
 from flows.book.known_runs import ClosedRun
-from flows.extensions import names
 from flows.results.decisions import sort_breaks
 from flows.runs.chunks import OutboxChunk
 from flows.runs.claim import holder_of, work_on
@@ -30,7 +29,7 @@ from schemas.records import Abandoned, Part
 from schemas.settings import Retention
 
 _CHUNK = re.compile(r"(chunks|sealed/\d+)/(?P<name>[^/]+)")
-_PART = r"part-(\d{4}-)?\d{5}"  # of the ledger, in a file's or a folder's name
+_PART = r"part-(\d{4}-)?\d{5}"  # of the ledger, in a file's name
 _CSV_REPORTS = "rejects|suppressed|held|errors|chunks|awaiting|breaks|questions"
 _LEDGER_NAMES = (
     rf"ledger/{_PART}(-erased-\d+)?\.parquet",
@@ -38,7 +37,6 @@ _LEDGER_NAMES = (
     rf"report/({_CSV_REPORTS}|links(-\d{{5}})?)\.csv",
     r"report/(summary\.json|audit\.zip|report\.html|report\.xlsx)",
     rf"report/(rows|links)/{_PART}\.parquet",
-    *names("RUN_OBJECTS"),
 )
 _LEDGER_NAME = re.compile("|".join(_LEDGER_NAMES))
 End = Literal["committed", "abandoned", "never"]

@@ -1,9 +1,11 @@
-"""The corrections that the issuer dropped: which of them no run has sent."""
+"""The corrections that the issuer dropped: which of them no run has sent, and nothing confirms."""
 
 from collections.abc import Iterable, Iterator
 
+from flows.book.kept_links import files_that_confirm
 from flows.book.known_runs import KnownPlan
 from flows.runs.adapters import Adapters
+from flows.runs.dropped_files import dropped_files
 from flows.runs.keys import corrections
 from flows.runs.store import Entry
 from flows.runs.stored_run import StoredRun
@@ -12,9 +14,13 @@ from flows.runs.stored_run import StoredRun
 def unsent_files(
     adapters: Adapters, issuer: str, committed: Iterable[KnownPlan]
 ) -> Iterator[Entry]:
-    """Yield the filled-in templates, and corrected extracts, that no committed run has sent."""
-    dropped = list(adapters.store.keys(corrections(issuer)))
+    """Yield the filled-in templates, and corrected extracts, that no committed run has sent.
+
+    Nor those by which links were kept.
+    """
+    dropped = dropped_files(adapters.store, corrections(issuer)).files
     sent = {(plan.key, plan.size) for plan in committed} if dropped else set()
+    sent |= files_that_confirm(adapters, issuer) if dropped else set()
     for plan in committed if dropped else ():
         if not plan.is_whole:
             sent |= _sent_by(StoredRun.by_id(adapters, plan.run))

@@ -6,7 +6,7 @@ committed run knows of comes from `flows.operations.undecided_work`.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import polars as pl
@@ -14,7 +14,6 @@ import polars as pl
 from flows.book.known_runs import KnownPlan
 from flows.reports import work_kinds as kinds
 from flows.reports.dropped_corrections import unsent_files
-from flows.reports.missed_days import missed_days
 from flows.reports.open_items import MISSING, ReportTerms, WaitingChunk
 from flows.reports.run_facts import RunFacts
 from flows.reports.unlinked_work import unlinked_work
@@ -23,7 +22,7 @@ from flows.results.dropped import files_to_ingest, result_files, stray_files
 from flows.results.learned_forms import LearnedForm
 from flows.results.masking import mask_key
 from flows.runs.adapters import Adapters
-from flows.runs.closings import chunk_of, place_of
+from flows.runs.closings import chunk_of, kept_answers, place_of
 from flows.runs.run_status import Refusal
 from flows.runs.store import is_stored
 from flows.runs.stored_run import StoredRun
@@ -32,6 +31,7 @@ from flows.steps import WHY, Step
 from schemas.actions import GATE_OF
 from schemas.breaks import DECISIONS, EXPLAINED, KINDS, LOST, RESULT_SHORT
 from schemas.issuer import Issuer
+from schemas.settings import Alerts
 
 MAY_BE_COPIED = timedelta(minutes=1)  # since its last write, a file may be under way
 
@@ -54,29 +54,34 @@ def worklist(
     """
     name = runs.issuer
     work: list[Work] = []
+    answered = kept_answers(runs.adapters, name)
     for run in facts:
-        work += _chunks(issuer, run, terms)
+        work += _chunks(issuer, run, terms, answered)
         work += _breaks(name, run)
         work += _behind(name, run, terms)
     work += unlinked_work(name, committed, lacking, terms.now)
     work += _unknown(name, unknown, terms)
     work += _results(runs.adapters, name, terms.now)
     work += unsent_corrections(runs.adapters, name, committed)
-    work += _refused_extracts(runs, committed)
-    work += _days_without_extract(issuer, runs, committed, terms)
+    work += _refused_extracts(runs, committed, issuer.alerts)
     work += _link_forms(name, forms, terms)
     return work
 
 
-def _chunks(issuer: Issuer, run: RunFacts, terms: ReportTerms) -> Iterator[Work]:
-    """Yield the chunks to upload, on hold, and awaited; what came and does not fit is a break."""
+def _chunks(
+    issuer: Issuer, run: RunFacts, terms: ReportTerms, answered: Collection[tuple[str, int]]
+) -> Iterator[Work]:
+    """Yield the chunks to upload, on hold, and awaited; what came and does not fit is a break.
+
+    `answered`: those of which the partner answered that they are lost.
+    """
     broken = {chunk_of(run_break["place"]) for run_break in run.breaks}
     for chunk in run.waiting:
         explained = list(_explained(issuer, run, chunk, terms))
         yield from explained
         others = chunk.awaiting - sum(work.rows for work in explained)
         if others > 0 and chunk.chunk not in broken and not chunk.is_cancelled:
-            work = _chunk(issuer, chunk._replace(awaiting=others), terms)
+            work = _chunk(issuer, chunk._replace(awaiting=others), terms, answered)
             is_incomplete = work.kind == kinds.INCOMPLETE
             fields = _closed_fields(run, RESULT_SHORT, chunk) if is_incomplete else ()
             yield work._replace(fields=fields)
@@ -118,25 +123,33 @@ def _closed_fields(run: RunFacts, name: str, chunk: WaitingChunk) -> tuple[tuple
     return ("name", name), ("place", f"chunk {chunk.chunk}"), ("closed", rows)
 
 
-def _chunk(issuer: Issuer, chunk: WaitingChunk, terms: ReportTerms) -> Work:
+def _chunk(
+    issuer: Issuer,
+    chunk: WaitingChunk,
+    terms: ReportTerms,
+    answered: Collection[tuple[str, int]] = (),
+) -> Work:
     """Return what is to be done about a chunk that waits."""
     is_due = chunk.since + timedelta(hours=terms.within)
     given_up_from = chunk.since + timedelta(days=issuer.limits.lost_after_days)
     is_overdue = terms.now > is_due
     is_on_hold = chunk.state == "held"
     is_unsent = is_on_hold or (chunk.state == "waiting" and chunk.missing == MISSING)
+    is_answered = (chunk.run, chunk.chunk) in answered
     is_fitting = set(chunk.sealed_to) <= set(issuer.portal.fingerprints)
     table = [
         (is_unsent and not is_fitting, kinds.OTHER_KEY),
         (is_on_hold, kinds.ON_HOLD),
         (is_unsent, kinds.TO_UPLOAD),
         (not is_overdue, kinds.AWAITED),
+        (chunk.missing == MISSING and is_answered, kinds.ANSWER_KEPT),
         (chunk.missing == MISSING, kinds.OVERDUE),
         (True, kinds.INCOMPLETE),
     ]
     kind = next(kind for holds, kind in table if holds)
     is_late = terms.now >= given_up_from
     notes = {kinds.AWAITED: f"The first is expected by {is_due:%Y-%m-%d %H:%M} UTC."}
+    notes[kinds.ANSWER_KEPT] = f"The first counts from {given_up_from:%Y-%m-%d} on."
     if not is_late:
         notes[kinds.OVERDUE] = f"The first can be given up from {given_up_from:%Y-%m-%d} on."
     return Work(
@@ -217,7 +230,9 @@ def _about_file(
     return Work(due=since, kind=kind, issuer=issuer, since=since, run=run, fields=named, note=note)
 
 
-def _refused_extracts(runs: StoredRuns, committed: Collection[KnownPlan]) -> Iterator[Work]:
+def _refused_extracts(
+    runs: StoredRuns, committed: Collection[KnownPlan], alerts: Alerts
+) -> Iterator[Work]:
     """Yield the extracts that were refused, until somebody decides about them."""
     committed_runs = {plan.run for plan in committed}
     extracts = {plan.key for plan in committed if plan.is_whole}
@@ -231,7 +246,17 @@ def _refused_extracts(runs: StoredRuns, committed: Collection[KnownPlan]) -> Ite
         if not is_stored(runs.store, key):
             abandon = Step("mend abandon", run, reason=WHY, dry_run=True)
             work = work._replace(step=abandon, note=f"Its file was taken away: abandon it. {why}")
-        yield work._replace(fields=(*work.fields, ("gate", gate))) if gate else work
+        if gate:
+            work = work._replace(fields=(*work.fields, ("gate", gate)))
+        if _is_usual(stored.refusal, alerts):
+            work = work._replace(alert=False)
+        yield work
+
+
+def _is_usual(refusal: Refusal | None, alerts: Alerts) -> bool:
+    """Return whether an extract was refused because it is empty, as it may be."""
+    is_empty = refusal is not None and refusal.error == "EmptyExtractError"
+    return is_empty and alerts.empty_extract == "allow"
 
 
 def _kind_refused(refusal: Refusal | None) -> str:
@@ -246,22 +271,6 @@ def _why_refused(refusal: Refusal | None) -> str:
     return f"{sentence}. {refusal.then}" if refusal and refusal.then else sentence
 
 
-def _days_without_extract(
-    issuer: Issuer, runs: StoredRuns, committed: Collection[KnownPlan], terms: ReportTerms
-) -> Iterator[Work]:
-    """Yield the business days since the first run on which an extract was due and none came."""
-    missed = missed_days(issuer, runs, committed, terms.now)
-    for day in missed:
-        since = _midnight(day)
-        yield Work(
-            due=since,
-            kind=kinds.NO_EXTRACT,
-            issuer=issuer.issuer,
-            since=since,
-            fields=(("name", day.isoformat()), ("first", missed[0]), ("last", missed[-1])),
-        )
-
-
 def _link_forms(issuer: str, forms: Iterable[LearnedForm], terms: ReportTerms) -> Iterator[Work]:
     """Yield the forms of links that are to be confirmed."""
     for learned in forms:
@@ -273,7 +282,3 @@ def _link_forms(issuer: str, forms: Iterable[LearnedForm], terms: ReportTerms) -
             rows=learned.links,
             fields=(("name", str(learned.form)),),
         )
-
-
-def _midnight(day: date) -> datetime:
-    return datetime.combine(day, time(), UTC)

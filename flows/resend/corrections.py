@@ -8,6 +8,7 @@ from flows.resend.filled_template import CorrectionsUnreadableError, misplaced, 
 from flows.resend.selected_run import reopen_source
 from flows.results.row_states import run_rows
 from flows.runs.context import IssuerContext
+from flows.runs.dropped_files import dropped_files
 from flows.runs.identity import digest
 from flows.runs.keys import corrections, extracts
 from flows.runs.store import Entry, read
@@ -39,7 +40,7 @@ class CorrectedExtractNotFoundError(OperatorError):
 def find_dropped(context: IssuerContext, name: str) -> Entry | None:
     """Return the issuer's correction file of that name, None where there is none."""
     prefix = corrections(context.issuer.issuer)
-    for entry in context.adapters.store.keys(prefix):
+    for entry in dropped_files(context.adapters.store, prefix).files:
         if entry.key in (checked_name(name), prefix + name):
             return entry
     return None

@@ -48,7 +48,7 @@ from flows.submissions.extract_lookup import identify
 from flows.submissions.row_scope import PICK, RowScope, SelectedRows
 from flows.submissions.scan import Scan
 from schemas import ledger
-from schemas.ledger import AWAITING
+from schemas.ledger import AWAITING, LINKED
 from schemas.manifest import Manifest, Selection, SourceIdentity
 from schemas.portal import CUID
 from schemas.reasons import EXCLUDED
@@ -119,6 +119,18 @@ class ResendPlan(NamedTuple):
         return self.rows.filter(pl.col("why").is_null())
 
     @property
+    def confirmed(self) -> pl.Series:
+        """The rows of the run that a corrected file makes what the link of their card is made from:
+        the link is kept.
+        """
+        return self.rows.filter(why=choice.CONFIRMED)["origin"]
+
+    @property
+    def file(self) -> SourceIdentity:
+        """The corrected file, or the source of the run."""
+        return self.given or self.source.stored.identity
+
+    @property
     def left(self) -> dict[str, int]:
         """How many rows stay, by reason."""
         counts = self.rows.drop_nulls("why")["why"].value_counts()
@@ -157,7 +169,8 @@ class _Known(NamedTuple):
     # its rows that are the last word on cards whose link is to be replaced: they have changed, or
     # were refused; those that we refused, once they are corrected
     replacing: pl.Series
-    # of those whose link does not end soon, what the link was made from: row, and fingerprints
+    # of those that we refused, whose link does not end soon or is kept, what the link was made
+    # from: row, and fingerprints
     linked: pl.DataFrame
 
 
@@ -189,10 +202,17 @@ def plan_resubmit(context: IssuerContext, request: Request) -> ResendPlan:
     corrected = templates.by_row(chosen.cells)
     picks = chosen.source.picks
     rechecked = _recheck(context, chosen.source, SelectedRows(picks, corrected))
+    is_as_linked = pl.col("row").is_in(_as_linked(known, picks, rechecked).implode())
+    is_replacing = pl.col("replaces") & ~is_as_linked
+    chosen = chosen._replace(rows=chosen.rows.with_columns(replaces=is_replacing))
     repeats = [manifest for manifest in manifests if _is_repeat(manifest.selection, request)]
     lifted = frozenset(repeat.run for repeat in repeats) if request.override else None
     blocked = _blocked(context, run, known, chosen, rechecked, manifests, lifted or frozenset())
     rows = choice.decide(chosen.rows, picks, rechecked, blocked, chosen.changed, lifted)
+    is_confirmed = pl.col("origin").is_in(chosen.rows.filter(is_as_linked)["row"].implode())
+    is_confirmed &= (pl.col("why") == LINKED) & pl.col("origin").is_in(chosen.changed.implode())
+    why = pl.when(is_confirmed).then(pl.lit(choice.CONFIRMED)).otherwise("why")
+    rows = rows.with_columns(why=why)
     _refuse_standing(request, rows, repeats)
     outgoing = rows.filter(pl.col("why").is_null())
     rejected = rechecked.filter(pl.col("fate") == ledger.REJECTED).select("row", "reasons")
@@ -230,6 +250,9 @@ def _known_of_part(book: Book, run: StoredRun, today: date) -> _Known:
     not_updated = book.not_updated(cards)
     unfit = ending.filter(~pl.col("fit"))
     replacing = [book.changes(cards), book.not_replaced(cards), not_updated, unfit]
+    if book.kept.height:
+        undecided = book.without_kept
+        not_updated = undecided.not_updated(undecided.cards(today))
     linked = not_updated.filter(run=run.id).join(ending, on=CARD, how="anti", nulls_equal=True)
     return _Known(
         book,
@@ -306,6 +329,12 @@ def _recheck(context: IssuerContext, source: Source, selected: SelectedRows) -> 
     return pl.concat(frames)
 
 
+def _as_linked(known: _Known, picks: pl.DataFrame, rechecked: pl.DataFrame) -> pl.Series:
+    """Return the selected rows that would go out with just what their link was made from."""
+    would_be = rechecked.filter(fate=ledger.SUBMITTED).join(picks, on="row", maintain_order="left")
+    return would_be.filter(is_among(would_be, known.linked, known.linked.columns))["origin"]
+
+
 def _blocked(
     context: IssuerContext,
     run: StoredRun,
@@ -317,10 +346,7 @@ def _blocked(
 ) -> pl.DataFrame:
     """Return which active attempt of any run blocks each selected row (`blocking`)."""
     would_be = rechecked.join(chosen.source.picks, on="row", maintain_order="left")
-    is_as_linked = is_among(would_be, known.linked, known.linked.columns)
-    as_linked = would_be.filter(is_as_linked)["origin"]
-    is_replaced = pl.col("replaces") & ~pl.col("row").is_in(as_linked.implode())
-    replaces = chosen.rows.filter(is_replaced)["row"]
+    replaces = chosen.rows.filter("replaces")["row"]
     issues = pl.concat([as_sent(run, chosen.rows["row"]), identified(would_be["origin"], would_be)])
     book = known.book
     of_holders = book.of_holders(issues["holder"])

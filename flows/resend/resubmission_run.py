@@ -9,6 +9,7 @@ from flows.redaction import redact
 from flows.reports.ingestion import ingest
 from flows.reports.rebuild import rebuild
 from flows.resend.corrections import read_corrections
+from flows.resend.keeping_links import Which, keep_links
 from flows.resend.resubmission import Request, ResendPlan, plan_resubmit
 from flows.resend.selected_run import rows_digest, selection_job
 from flows.results.lineage import repeated_runs
@@ -104,15 +105,19 @@ def send_again(
     """Send what `plan_resubmit` selects as a run of its own, after `take_in_results`.
 
     `content`: the filled-in template of that name, if it is to be stored first. The same command
-    again finishes the same run, and does nothing once it is committed. Raises NoReasonError,
-    NothingToSendError, OtherRowsError, OvertakenError and what a submit raises.
+    again finishes the same run, and does nothing once it is committed. Where a corrected file makes
+    all rows what their links were made from, there is none: these links are kept. Raises
+    NoReasonError, NothingToSendError, OtherRowsError, OvertakenError and what a submit raises.
     """
     if not request.reason.strip():
         raise NoReasonError()
     planning = context if content is None else _with_template(context, request, content)
     plan = plan_resubmit(planning, request)
+    confirmed = _keep_confirmed(context, request, plan)
     if plan.already is not None:
-        return Submitted(plan.already, already=True)
+        return Submitted(plan.already, already=True, confirmed=confirmed)
+    if plan.nothing and confirmed:
+        return Submitted(plan.of, already=True, confirmed=confirmed)
     if plan.nothing:
         raise NothingToSendError(run=request.run, reason=_why_nothing(plan))
     refuse_other_rows(context.issuer.issuer, request.run, plan.sent, expected)
@@ -124,7 +129,18 @@ def send_again(
         done = execute(context, _job(context, request, plan), sealer, on_progress)
     for repeated in repeated_runs(StoredRun.of(context.adapters, done.manifest)):
         rebuild(context, repeated)
-    return done
+    return done._replace(confirmed=confirmed)
+
+
+def _keep_confirmed(context: IssuerContext, request: Request, plan: ResendPlan) -> int:
+    """Keep the links of the rows that a corrected file makes what their link was made from; return
+    how many. The issuer decided so, which takes them off the worklist.
+    """
+    rows = frozenset(plan.confirmed)
+    if rows:
+        which = Which(request.run, rows=rows, refused=True)
+        keep_links(context, which, request.reason, file=(plan.file.key, plan.file.size))
+    return len(rows)
 
 
 def _why_nothing(plan: ResendPlan) -> str:

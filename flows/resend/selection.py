@@ -33,6 +33,7 @@ IS_CHANGED = (pl.col("state") == ledger.SUPPRESSED) & (
 )
 # Why a selected row does not go out.
 STANDS = (LINKED, AWAITING)
+CONFIRMED = "is what its link was made from: the link is kept"
 GIVEN_UP = "given up"
 NOT_IN_EXTRACT = "not in the corrected extract"
 SOURCE = "card fields are corrected at the source only"

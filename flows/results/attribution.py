@@ -182,7 +182,6 @@ def _stored_cells() -> list[pl.Expr]:
         pl.coalesce("last_4_sent", "last_4").alias("last_4"),
         pl.when(linked | disputed).then("url").alias("url"),
         pl.col("url").is_not_null().alias("has_link"),
-        storable("expires_raw"),
         pl.col("message").str.split(OWN).list.join(named),
         # as received; a cuid that we sent is no card number, however long it is
         pl.when(as_sent).then("claim").otherwise(storable("claim", ~as_sent)).alias("claimed"),
@@ -197,8 +196,9 @@ def _contents(rows: pl.DataFrame) -> pl.Series:
     The hash would otherwise help to recover them. The hashes are stored, and those of polars may
     change with its version.
     """
-    names = ("claimed", "claimed_last_4", "claimed_url", "expires_raw", "message")
-    cells = [pl.col(name).fill_null("") for name in names]
+    names = ("claimed", "claimed_last_4", "claimed_url", "expires_form", "message")
+    day = pl.col("expires_on").cast(pl.String)
+    cells = [*(pl.col(name).fill_null("") for name in names), day.fill_null("")]
     reasons = pl.col("reasons").list.join(",").fill_null("")
     text = pl.concat_str([*cells, reasons], separator=BETWEEN)
     # a list is gone through in half the time

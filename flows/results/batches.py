@@ -151,7 +151,8 @@ def _read(context: IssuerContext, result: ResultObject, content: tuple[bytes, st
     """Read a result file; why it could not be opened is its only problem."""
     name = mask_key(result.entry.key.rpartition("/")[2])
     data, problem = content
-    rows = read_cells(data, name, local_day(result.entry.modified, context.issuer.time_zone))
+    received = local_day(result.entry.modified, context.issuer.time_zone)
+    rows = read_cells(data, name, received, is_day_first=context.issuer.portal.day_first)
     return ReadFile(result, rows.without_rows(problem) if problem else rows)
 
 

@@ -17,7 +17,7 @@ from flows.runs.frames import shaped
 from flows.runs.outcomes import OUTCOME, Attributed
 from schemas import breaks
 from schemas.breaks import Break, break_of
-from schemas.ledger import AWAITING
+from schemas.ledger import AWAITING, LINKED
 from schemas.records import Closing
 
 BROKEN_ROW = {
@@ -30,6 +30,7 @@ BROKEN_ROW = {
     "result": pl.String(),  # name of the result file
     "position": pl.UInt32(),  # its data row
 }
+FORMS = 20  # of dates that cannot be read, each a break; the others are one
 NO_BROKEN = pl.DataFrame(schema=BROKEN_ROW)
 
 
@@ -109,6 +110,17 @@ def cancelled_breaks(
     for run, chunk, answers in answered.iter_rows():
         if (run, chunk) in cancelled:
             yield break_of(breaks.RESULT_FOR_CANCELLED, answers, _place(chunk), run)
+
+
+def expiry_breaks(answers: pl.DataFrame) -> Iterator[Break]:
+    """Yield the forms in which links say their end and that cannot be read, one break for each."""
+    forms = answers.filter(state=LINKED).drop_nulls("expires_form")
+    counts = forms["expires_form"].value_counts(sort=True)
+    for form, rows in counts.head(FORMS).iter_rows():
+        yield break_of(breaks.EXPIRY_UNREADABLE, rows, form)
+    if counts.height > FORMS:
+        others = sum(counts[FORMS:]["count"])
+        yield break_of(breaks.EXPIRY_UNREADABLE, others, "other forms")
 
 
 def without_closed(broken: pl.DataFrame, closed: Sequence[tuple[Break, Closing]]) -> pl.DataFrame:

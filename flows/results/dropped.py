@@ -8,6 +8,7 @@ from flows.results.decisions import attributions
 from flows.results.known_files import known_files
 from flows.runs.adapters import Adapters
 from flows.runs.answers import file_id
+from flows.runs.dropped_files import dropped_files
 from flows.runs.keys import results
 from flows.runs.store import Entry
 
@@ -17,7 +18,8 @@ SKEW = timedelta(days=1)  # by which the clock of whoever dropped a file may be 
 
 def result_files(adapters: Adapters, issuer: str) -> list[ResultObject]:
     """Return all result files, each with what operators decided about it and what is known."""
-    return as_decided(adapters, issuer, list(adapters.store.keys(results(issuer))))
+    dropped = dropped_files(adapters.store, results(issuer), shown_as_is=False)
+    return as_decided(adapters, issuer, dropped.files)
 
 
 def files_to_ingest(files: Sequence[ResultObject], now: datetime) -> list[Entry]:

@@ -48,7 +48,7 @@ class IngestedFile(NamedTuple):
     rows: int
     runs: frozenset[str]
     lost: int
-    refused: bool  # it has URLs that are no links as long as no other host or form is
+    refused: bool  # it has URLs that are no links, or days that cannot be read, by the settings
     lost_as: str = ""  # the break of the lost rows; of several the first
     outcome: str = ""  # a digest of what came of its rows, where that may change
     told: str = ""  # what is reported of it; empty where the report of its run says all
@@ -257,7 +257,7 @@ def _ingested(result: ResultObject, attributed: Attributed, purged: Set[str]) ->
         rows=rows.height,
         runs=attributed.runs,
         lost=rows["row"].null_count(),
-        refused=not set(NO_LINK).isdisjoint(rows["trouble"].to_list()),
+        refused=_may_be_read_otherwise(rows),
         lost_as=_lost_as(rows),
     )
     if file.done:
@@ -267,6 +267,12 @@ def _ingested(result: ResultObject, attributed: Attributed, purged: Set[str]) ->
     if known is not None and known.outcome == outcome:
         return file._replace(outcome=outcome, told=known.told, known=True)
     return file._replace(outcome=outcome, told="" if file.settled else file.trouble(purged))
+
+
+def _may_be_read_otherwise(rows: pl.DataFrame) -> bool:
+    """Return whether other settings, or another version, may make more of a file's rows."""
+    has_refused_links = not set(NO_LINK).isdisjoint(rows["trouble"].to_list())
+    return has_refused_links or rows["expires_form"].null_count() < rows.height
 
 
 def _lost_as(rows: pl.DataFrame) -> str:

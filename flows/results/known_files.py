@@ -87,6 +87,10 @@ def basis_of(context: IssuerContext) -> Basis:
     issuer = context.issuer
     last_turn = read_last_turn(context.adapters, issuer.issuer)
     rules = link_rules(context)
-    links = {"hosts": list(rules.hosts), "forms": list(map(str, rules.forms))}
+    links = {
+        "hosts": list(rules.hosts),
+        "forms": list(map(str, rules.forms)),
+        "day_first": issuer.portal.day_first,
+    }
     known = [last_turn, context.opener_key(), issuer.time_zone, __version__]
     return Basis(digest(canonical({"known": known, **links})), digest(canonical(links)))

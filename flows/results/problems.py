@@ -26,7 +26,7 @@ _FOREIGN_KEY = (
 )
 _MIB = opening.LIMIT >> 20
 _WORDS = {
-    opening.EMPTY: Words("it is empty", _AGAIN),
+    opening.EMPTY: Words("it has no rows", _AGAIN),
     opening.NOT_A_RESULT: Words("it does not have the header of a result", _EXPORT),
     opening.TOO_LARGE: Words(f"it has more than {_MIB} MiB, as it is or once opened", _SPLIT),
     opening.MISSING: Words(

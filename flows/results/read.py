@@ -28,21 +28,16 @@ from flows.results.csv_records import (
     read_records,
 )
 from flows.results.error_text import LONGEST
+from flows.results.partner_days import read_days
 from schemas import result as spec
 
 # polars' panics are no `Exception`; stop signals are neither
 UNFORESEEN = (Exception, PanicException)
 NOTHING = ("null", "NULL", "undefined", "None", "NaN")  # how programs write a missing value
 
-_CELLS = pl.DataFrame(schema=dict.fromkeys(spec.SPELLINGS, pl.String))
-_DATES = (
-    (r"^([0-9]{4}-[0-9]{2}-[0-9]{2})", "%Y-%m-%d"),
-    (r"^([0-9]{1,2}/[0-9]{1,2}/[0-9]{4})", "%m/%d/%Y"),
-    (r"^([0-9]{1,2}/[0-9]{1,2}/[0-9]{2})$", "%m/%d/%y"),
-    (r"\b([A-Z][a-z]{2} [0-9]{1,2} [0-9]{4})\b", "%b %d %Y"),  # String(new Date())
-    (r"^(20[0-9]{6})$", "%Y%m%d"),
-)
-_EPOCHS = ((r"^([1-3][0-9]{12})$", 1), (r"^([1-3][0-9]{9})$", 1000))  # milliseconds, seconds
+_DAY = {"expires_on": pl.Date, "expires_form": pl.String}
+_CELLS = pl.DataFrame(schema={**dict.fromkeys(spec.SPELLINGS, pl.String), **_DAY})
+_NO_DIGITS = "????"  # of a last_4 that cannot be read: those of no card
 
 
 class ResultRows(NamedTuple):
@@ -85,14 +80,18 @@ def failed(error: BaseException) -> str:
     return f"{opening.FAILED}{kind_and_place(error)}"
 
 
-def read_cells(content: bytes, name: str, received: date | None = None) -> ResultRows:
+def read_cells(
+    content: bytes, name: str, received: date | None = None, *, is_day_first: bool | None = None
+) -> ResultRows:
     """Read one result file (plain or gzip bytes), to be tabulated; never raises.
 
-    Keeps every row, but none of a file beyond a limit, or whose reading fails.
+    Keeps every row, but none of a file beyond a limit, or whose reading fails. `is_day_first`: see
+    `read_days`.
     """
     empty = ResultRows(hashlib.sha256(content).hexdigest(), name, _CELLS, (), received)
     try:
         cells, problems, open_ended = _read_cells(content)
+        cells = _with_days(cells, is_day_first)
     except opening.RefusedError as refused:
         return empty.without_rows(str(refused))
     except UNFORESEEN as error:
@@ -129,7 +128,8 @@ def _read_cells(content: bytes) -> _Content:
     records, damage = read_records(lines[number + 1 :], header)
     cells = _columns(records, header)
     _refuse_long(cells)
-    all_problems = tuple(dict.fromkeys((*problems, *damage)))
+    without_rows = [] if records else [opening.EMPTY]
+    all_problems = tuple(dict.fromkeys((*problems, *damage, *without_rows)))
     table = pl.DataFrame(cells, dict.fromkeys(cells, pl.String))
     return _Content(table, all_problems, ends_with_url(lines, header))
 
@@ -189,31 +189,33 @@ def _table(files: Sequence[pl.DataFrame]) -> pl.DataFrame:
     error = pl.when(
         pl.col(spec.URL).is_null() | ~pl.col(spec.ERROR).is_in(["{}", "[]", '""'])
     ).then(spec.ERROR)
-    with_days = cells.join(_days(cells), on=spec.EXPIRATION_DATE, how="left", maintain_order="left")
-    return with_days.select(
+    # also of `************1111`; a spreadsheet loses leading zeros
+    digits = pl.col(spec.LAST_4).str.extract(r"([0-9]{1,4})$").str.zfill(4)
+    is_given = pl.col(spec.LAST_4).is_not_null()
+    return cells.select(
         "position",
         spec.CUID,
-        # also of `************1111`; a spreadsheet loses leading zeros
-        pl.col(spec.LAST_4).str.extract(r"([0-9]{1,4})$").str.zfill(4),
+        pl.when(is_given).then(digits.fill_null(_NO_DIGITS)).alias(spec.LAST_4),
         spec.URL,
-        "expires_on",
-        pl.col(spec.EXPIRATION_DATE).alias("expires_raw"),
+        *_DAY,
         error,
     )
 
 
-def _days(cells: pl.DataFrame) -> pl.DataFrame:
-    """Return each text of an expiration date once, with the day: a night has few."""
-    texts = cells.select(pl.col(spec.EXPIRATION_DATE).unique())
-    return texts.with_columns(day_in(spec.EXPIRATION_DATE).alias("expires_on"))
-
-
-def day_in(column: str) -> pl.Expr:
-    """Read the spellings of a date that portals use; null for any other text."""
-    text = pl.col(column)
-    dates = [text.str.extract(pattern).str.to_date(form, strict=False) for pattern, form in _DATES]
-    epochs = [
-        (text.str.extract(pattern).cast(pl.Int64) * factor).cast(pl.Datetime("ms")).cast(pl.Date)
-        for pattern, factor in _EPOCHS
-    ]
-    return pl.coalesce(*dates, *epochs)
+def _with_days(cells: pl.DataFrame, is_day_first: bool | None) -> pl.DataFrame:
+    """Return the cells of a file with the day that each expiration date says, or its form."""
+    if spec.EXPIRATION_DATE not in cells.columns:
+        return cells
+    text = pl.col(spec.EXPIRATION_DATE).str.strip_chars()
+    texts = cells.select(text).to_series().drop_nulls().unique()
+    days = read_days(
+        texts.filter(~texts.is_in(["", *NOTHING])).to_list(), is_day_first=is_day_first
+    )
+    known = pl.DataFrame(
+        [(text, day.day, day.form) for text, day in days.items()],
+        {spec.EXPIRATION_DATE: pl.String, **_DAY},
+        orient="row",
+    )
+    return cells.with_columns(text).join(
+        known, on=spec.EXPIRATION_DATE, how="left", maintain_order="left"
+    )

@@ -17,6 +17,7 @@ from flows.results.breaks import (
     NO_BROKEN,
     broken_rows,
     cancelled_breaks,
+    expiry_breaks,
     file_breaks,
     row_breaks,
     short_breaks,
@@ -44,7 +45,7 @@ _ANSWER = [
     "state",
     "url",
     "expires_on",
-    "expires_raw",
+    "expires_form",
     "how",
     "reasons",
     "message",
@@ -57,8 +58,9 @@ class Reconciled(NamedTuple):
     """The result of every sent row.
 
     `rows`: run, chunk, row, position, cuid, last_4, state (linked, error, awaiting), url,
-    expires_on, expires_raw, how, reasons, message, shape, result (name of the result file), trouble
-    (the break of a result that settled nothing), in the order of the sent rows.
+    expires_on, expires_form (where the day could not be read), how, reasons, message, shape, result
+    (name of the result file), trouble (the break of a result that settled nothing), in the order of
+    the sent rows.
     `chunks`: run, chunk, sent, answers (distinct result rows), links (distinct links received,
     accepted or not), linked, error, awaiting, state (answered, partial, awaiting), results (file
     names).
@@ -106,6 +108,7 @@ def reconcile(
         *row_breaks(still_broken),
         *short_breaks(still_broken, chunks),
         *cancelled_breaks(chunks, cancelled),
+        *expiry_breaks(best),
     ]
     open_breaks, closed = sort_breaks(sorted(all_breaks), closings)
     closed += _closed_by_row(broken, decided, closings)

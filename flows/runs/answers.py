@@ -36,7 +36,7 @@ from schemas.ledger import ERROR
 from schemas.reasons import ERASED
 
 ANSWERS = "answers"  # the fact of a journal entry: digests of what files say of the run, by number
-_PERSONAL = ("cuid", "last_4", "url", "has_link", "expires_on", "expires_raw", "message")
+_PERSONAL = ("cuid", "last_4", "url", "has_link", "expires_on", "expires_form", "message")
 SETTLED = None  # the basis of a file that nothing can change any more
 
 
@@ -178,14 +178,13 @@ def _answers(files: Sequence[Attributed], first: int) -> pl.DataFrame:
     numbers = np.repeat([number for number, _ in kept], [file.outcomes.height for _, file in kept])
     frames = [pl.DataFrame(schema=OUTCOME), *(file.outcomes for _, file in kept)]
     is_answer = pl.col("row").is_not_null()
-    iso_day = pl.col("expires_on").cast(pl.String)
     rows = pl.concat(frames).with_columns(pl.Series("number", numbers, pl.Int64))
     rows = rows.select(
         *("number", "position", "run", "chunk", "row", "how", "url", "expires_on", "shape"),
         pl.when(~is_answer).then(pl.col("cuid", "last_4")),
         pl.coalesce("trouble", "state").alias("outcome"),
         pl.when(pl.col("url").is_null()).then("has_link"),
-        pl.when(~pl.col("expires_raw").eq_missing(iso_day)).then("expires_raw"),
+        "expires_form",
         pl.col("reasons").list.join(LINE),
         "message",
         pl.col("content").reinterpret(signed=True),

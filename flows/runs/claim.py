@@ -54,7 +54,7 @@ class LeaseLostError(TryAgainError):
 
 
 class Subject(NamedTuple):
-    """What can be claimed: a run, or the check of its links."""
+    """What can be claimed: a run, or the check of an issuer's links."""
 
     database: Transactions
     issuer: str

@@ -1,12 +1,15 @@
-"""The breaks of a run that operators closed, and the places that breaks name."""
+"""The breaks of a run that operators closed, and the places that breaks name.
+
+And the partner's answers that will close one, once it may be closed.
+"""
 
 import re
 
 from flows.runs.adapters import Adapters
-from flows.runs.decisions import BREAK, decide, decisions, lift
+from flows.runs.decisions import ANSWER, BREAK, decide, decisions, lift
 from flows.runs.identity import canonical, digest
 from flows.runs.journal import Act
-from schemas.records import Closing
+from schemas.records import Closing, KeptAnswer
 
 ROWS = ", rows "
 _CHUNK = re.compile(r"chunk (\d+)")
@@ -40,6 +43,12 @@ def add_closing(act: Act, run: str, closing: Closing, standing: list[Closing]) -
         if _break_of(earlier) == _break_of(closing) and not is_added_to:
             lift(act, BREAK, run, _stands(earlier))
     decide(act, BREAK, run, closing, stands=None if closing.what == "reopened" else stands)
+
+
+def kept_answers(adapters: Adapters, issuer: str) -> dict[tuple[str, int], KeptAnswer]:
+    """Return the partner's answers that have not taken effect, by run and chunk."""
+    answers = decisions(adapters, issuer, ANSWER, KeptAnswer, standing=True)
+    return {(answer.run, answer.chunk): answer for answer in answers}
 
 
 def _break_of(closing: Closing) -> tuple[str, str]:

@@ -20,6 +20,7 @@ EXTRACT: Final = "extract"  # by the digest of its content
 DAY: Final = "day"
 FORM: Final = "link form"
 BREAK: Final = "break"  # by run
+ANSWER: Final = "answer"  # by run
 CARDS: Final = "cards"
 LINKS: Final = "links"
 RESEAL: Final = "chunks"  # by run

@@ -27,7 +27,7 @@ OUTCOME: dict[str, pl.DataType] = {
     "url": pl.String(),  # of linked rows, and of those that came with a good link beside an error
     "has_link": pl.Boolean(),  # the row had a url, stored or not
     "expires_on": pl.Date(),
-    "expires_raw": pl.String(),
+    "expires_form": pl.String(),  # of a date that cannot be read: A and 9 for its characters
     "reasons": pl.List(pl.String),  # codes of the partner's error
     "message": pl.String(),  # masked
     "shape": pl.String(),  # masked, ids and numbers blanked: same kind of error, same shape
@@ -51,7 +51,7 @@ STORED = {
     "url": pl.String(),
     "has_link": pl.Boolean(),
     "expires_on": pl.Date(),
-    "expires_raw": pl.String(),
+    "expires_form": pl.String(),
     "reasons": pl.String(),
     "message": pl.String(),
     "shape": pl.String(),
@@ -200,7 +200,6 @@ def restored(rows: pl.DataFrame, run: str) -> pl.DataFrame:
         state=pl.when(is_answer).then("outcome").otherwise(pl.lit(BROKEN)),
         trouble=pl.when(~is_answer).then("outcome"),
         has_link=pl.col("url").is_not_null() | pl.col("has_link").fill_null(value=False),
-        expires_raw=pl.coalesce("expires_raw", pl.col("expires_on").cast(pl.String)),
         reasons=pl.col("reasons").str.split(LINE),
         content=pl.col("content").reinterpret(signed=False),
         nth=pl.col("nth").fill_null(0),

@@ -26,7 +26,7 @@ REQUESTED: Final = "single requested"  # entries of the journal, and what a run'
 CAME: Final = "single"
 _STATES = {"linked": LINKED, "refused": ERROR, UNKNOWN: AWAITING}  # of an attempt, by the outcome
 # what names a cardholder, and is not in the journal
-_PERSONAL = frozenset({"cuid", "last_4", "expiration", "link_id", "url", "expires_raw", "message"})
+_PERSONAL = frozenset({"cuid", "last_4", "expiration", "link_id", "url", "expires_form", "message"})
 _ASKED = {"at": "asked_at", "by": "asked_by"}  # columns that are named otherwise
 _ANSWERED = {"at": "answered_at"}
 # A single link as an attempt to get a card its link; `expires_on` of the link, where there is one.

@@ -7,8 +7,8 @@ from flows.errors import OperatorError
 from flows.extracts.delivery import ExtractWaitsError, companions, waits_for
 from flows.extracts.errors import checked_name
 from flows.extracts.joined.pair import combined_digest, with_partner
-from flows.redaction import redact
 from flows.runs.context import IssuerContext
+from flows.runs.dropped_files import dropped_files
 from flows.runs.keys import extracts
 from flows.runs.store import Entry, Store
 from flows.runs.threads import prefetch
@@ -30,7 +30,8 @@ def find_extract(context: IssuerContext, name: str) -> Entry:
     Raises ExtractNotFoundError, ExtractWaitsError, VerdictRefusedError.
     """
     prefix = extracts(context.issuer.issuer)
-    files = {entry.key: entry for entry in context.adapters.store.keys(prefix)}
+    dropped = dropped_files(context.adapters.store, prefix)
+    files = {entry.key: entry for entry in dropped.files}
     endings = companions(context.issuer.source)
     listed = [entry for key, entry in files.items() if not key.endswith(endings)]
     checked_name(name)
@@ -41,7 +42,7 @@ def find_extract(context: IssuerContext, name: str) -> Entry:
                 raise ExtractWaitsError(extract=entry.key, missing=waits)
             return with_partner(entry, files, context.issuer.source)
     newest = sorted(listed, key=lambda entry: entry.modified)[-3:]
-    available = ", ".join(redact(entry.key.removeprefix(prefix)) for entry in newest) or "nothing"
+    available = ", ".join(entry.key.removeprefix(prefix) for entry in newest) or "nothing"
     raise ExtractNotFoundError(name=name, prefix=prefix, available=available)
 
 

@@ -16,12 +16,12 @@ from typing import Literal, NamedTuple
 from flows.book.known_runs import KnownPlan
 from flows.book.stored_book import known_plans
 from flows.extracts.delivery import business_date, is_extract, missing, waits_for
-from flows.extracts.errors import checked_name
 from flows.extracts.joined.pair import with_partner
 from flows.runs.business_date import date_in_name
 from flows.runs.context import IssuerContext
 from flows.runs.decisions import EXTRACT, decisions_by_subject
 from flows.runs.documents import read_document
+from flows.runs.dropped_files import dropped_files
 from flows.runs.identity import canonical, digest
 from flows.runs.keys import extracts, identified
 from flows.runs.store import (
@@ -42,6 +42,7 @@ State = Literal[
     "held back",
     "repeated",
     "unclean",
+    "unusable",
     "committed",
     "abandoned",
     "dismissed",
@@ -49,7 +50,7 @@ State = Literal[
     "gone",
     "ignored",
 ]
-UNSUBMITTED: tuple[State, ...] = ("pending", "held back", "repeated", "unclean")
+UNSUBMITTED: tuple[State, ...] = ("pending", "held back", "repeated", "unclean", "unusable")
 
 
 class ExtractState(NamedTuple):
@@ -72,29 +73,30 @@ def extracts_to_submit(context: IssuerContext, *, remember: bool = False) -> lis
     """Return the extracts that need a run and lack nothing to be taken, oldest first.
 
     Among them are those held back and those that repeat a run: submitting one raises the
-    error that says so, which is how an operator learns of it. Raises CardInNameError.
+    error that says so, which is how an operator learns of it.
     """
-    return [entry for entry, waits in unsubmitted(context, remember=remember) if not waits]
+    extracts_by_age = unsubmitted(context, remember=remember)
+    return [extract.entry for extract in extracts_by_age if extract.entry and not extract.waits]
 
 
-def unsubmitted(context: IssuerContext, *, remember: bool = False) -> list[tuple[Entry, str]]:
+def unsubmitted(context: IssuerContext, *, remember: bool = False) -> list[ExtractState]:
     """Return the extracts in a state of UNSUBMITTED, oldest first, with what each waits for.
 
     They match [source] pattern. One whose last run was abandoned needs none until an operator asks
     for a new run.
     """
     waiting = [
-        (extract.entry, extract.waits)
+        (extract.entry.modified, extract.key, extract)
         for extract in extract_states(context, remember=remember)
         if extract.entry is not None and extract.state in UNSUBMITTED
     ]
-    return sorted(waiting, key=lambda extract: (extract[0].modified, extract[0].key))
+    return [extract for _, _, extract in sorted(waiting, key=lambda dated: dated[:2])]
 
 
 def extract_states(
     context: IssuerContext, plans: Iterable[KnownPlan] | None = None, *, remember: bool = False
 ) -> list[ExtractState]:
-    """Return what became of every extract that is stored or had a run, by name; CardInNameError.
+    """Return what became of every extract that is stored or had a run, by name.
 
     `plans`: those of all runs, which are read where nobody has them. A file is read for its digest
     only where its size is known and its version is not; `remember` stores what was read.
@@ -112,8 +114,9 @@ def has_new_versions(context: IssuerContext, committed: Iterable[KnownPlan]) -> 
     Each that is held back is; on most days there is none, and no extract has to be identified.
     """
     known = {(plan.key, plan.version) for plan in committed}
-    stored = context.adapters.store.keys(extracts(context.issuer.issuer))
-    return any((entry.key, entry.version) not in known for entry in stored)
+    dropped = dropped_files(context.adapters.store, extracts(context.issuer.issuer))
+    is_new = ((entry.key, entry.version) not in known for entry in dropped.files)
+    return bool(dropped.unusable) or any(is_new)
 
 
 class _History(NamedTuple):
@@ -155,14 +158,18 @@ def _version(source: Entry | KnownPlan) -> tuple[str, int, str]:
 def _stored_extracts(
     context: IssuerContext, history: _History, *, remember: bool
 ) -> list[ExtractState]:
-    """Return every stored file as if it had no run: pending, unclean, or ignored."""
+    """Return every stored file as if it had no run: pending, unclean, unusable, or ignored."""
     prefix = extracts(context.issuer.issuer)
     source = context.issuer.source
     now = context.adapters.now()
-    files = {entry.key: entry for entry in context.adapters.store.keys(prefix)}
-    stored: list[ExtractState] = []
-    for file in files.values():
-        if not is_extract(checked_name(file.key.removeprefix(prefix)), source):
+    dropped = dropped_files(context.adapters.store, prefix)
+    files = {entry.key: entry for entry in dropped.files}
+    stored = [
+        ExtractState(prefix + file.name, "unusable", entry=file.entry, waits=file.waits)
+        for file in dropped.unusable
+    ]
+    for file in dropped.files:
+        if not is_extract(file.key.removeprefix(prefix), source):
             stored.append(ExtractState(file.key, "ignored", entry=file))
             continue
         entry = with_partner(file, files, source)
@@ -230,7 +237,7 @@ class _Decision(NamedTuple):
 
 def _judged(context: IssuerContext, history: _History, extract: ExtractState) -> ExtractState:
     """Return an extract with what became of it: the first decision that holds."""
-    if extract.state == "ignored":
+    if extract.state in ("ignored", "unusable"):
         return extract
     runs = _runs_of_content(context, history, extract)
     own_runs = [run for run in runs if run.key == extract.key]

@@ -66,11 +66,16 @@ class Request(NamedTuple):
 
 
 class Submitted(NamedTuple):
-    """A committed run, whether it was committed already, and remarks for the operator."""
+    """A committed run, whether it was committed already, and remarks for the operator.
+
+    `confirmed`: rows of a corrected file that are what their links were made from, and not sent;
+    where it has no others, the run is the one that it corrects.
+    """
 
     manifest: Manifest
     already: bool
     remarks: tuple[str, ...] = ()
+    confirmed: int = 0
 
 
 def submit(

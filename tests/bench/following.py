@@ -129,8 +129,8 @@ def look(bench: Bench, plan: Plan, base_url: str, day: float, *, of_all: bool = 
     stages = {stage["stage"]: stage for stage in facts["funnel"]["stages"]}
     return Look(
         day,
-        queried=sum(check["asked"] for check in facts["looked"]),
-        waiting=sum(check["waiting"] for check in facts["looked"]),
+        queried=facts["looked"]["asked"],
+        waiting=facts["looked"]["waiting"],
         requests=sum(source["asked"] for source in facts["coverage"]),
         wall=wall,
         cpu=cpu,

@@ -18,10 +18,10 @@ from flows.book.stages import coverage as stages_coverage
 from flows.book.standing import standing
 from flows.extensions.deliveries.delivered import standing_links
 from flows.extensions.deliveries.delivery import deliver
+from flows.extensions.partner_api.causes import REPORTS, SERVICE
 from flows.extensions.partner_api.follow_links import follow_links
 from flows.extensions.partner_api.link_stages import FOLLOWED, REPORTED
 from flows.extensions.partner_api.placements import transactions
-from flows.extensions.partner_api.unknowns import REPORTS, SERVICE
 from flows.reports.survey import survey
 from flows.resend.ending_links import ending_links
 from tests.book.test_standing import LINK, TODAY, attempt

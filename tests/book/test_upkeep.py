@@ -21,7 +21,6 @@ from flows.book.upkeep import BookOfRuns, forget_book
 from flows.database.connection import Database
 from flows.database.within import Within
 from flows.extensions.deliveries.delivery import deliver
-from flows.extensions.partner_api import link_stages
 from flows.extensions.partner_api.follow_links import follow_links
 from flows.extensions.partner_api.placements import transactions
 from flows.runs.context import overlaid
@@ -218,7 +217,6 @@ def test_a_run_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     bench, run = after_a_night(tmp_path)
     stands(bench)
     monkeypatch.setattr(upkeep, "attempts_of", lambda *_: pytest.fail("read again"))
-    monkeypatch.setattr(link_stages, "followed_links", lambda *_: pytest.fail("read again"))
 
     said = stands(bench)
     rows = stored_runs(bench)

@@ -17,13 +17,13 @@ from sqlalchemy import select
 from flows.book.given_up import given_up_cards
 from flows.database.connection import Database
 from flows.errors import CardlinkError
-from flows.operations import keeping_links
 from flows.operations.break_decisions import close_break, reopen_break
 from flows.operations.giving_up import Which, give_up
-from flows.operations.keeping_links import keep_links
 from flows.operations.link_form import decide_form
 from flows.operations.manual_attribution import attribute_row, withdraw
 from flows.operations.remediation import dismiss
+from flows.resend import keeping_links
+from flows.resend.keeping_links import keep_links
 from flows.runs.context import IssuerContext, overlaid
 from flows.runs.erased import NamedPeople
 from flows.runs.journal import entries

@@ -15,6 +15,7 @@ from sqlalchemy import select
 from flows.extensions.governance.tables import REQUEST
 from flows.operations.giving_up import Which, give_up
 from flows.operations.questions import open_questions
+from flows.runs.closings import kept_answers
 from flows.runs.events import ASKED
 from flows.runs.outbox import move
 from schemas.ledger import AWAITING, ERROR, LINKED
@@ -258,6 +259,55 @@ def test_an_answer_about_a_whole_chunk_is_not_applied_once_other_rows_of_it_wait
     assert (2, 0) == (stale.exit_code, done.exit_code)
     assert f"RESULT_SHORT at chunk 1 of {run}: this is about 10 rows now, not 12" in stale.stdout
     assert "1 question would be decided" in done.stdout
+
+
+def three_days_old(bank: Bench) -> str:
+    """Return a run whose only chunk was uploaded three days ago, and has no result."""
+    ago = datetime.now(UTC) - timedelta(days=3)
+    early = replace(bank, now=lambda: ago)
+    run = early.submit(early.drop(10, "bank-20261101.csv", seed=1)).manifest.run
+    move(early.context.adapters, run, "uploaded")
+    return run
+
+
+def test_an_answer_that_may_not_take_effect_yet_is_kept_until_an_ingest_may_decide_so(
+    bank: Bench, tmp_path: Path
+) -> None:
+    run = three_days_old(bank)
+    file = filled(tmp_path, written(tmp_path), "lost")
+    day = f"{datetime.now(UTC) + timedelta(days=4):%Y-%m-%d}"
+
+    kept = told(tmp_path, "answers", file, *WHY)
+    asked_again = told(tmp_path, "questions", "--to", str(tmp_path / "none.csv"))
+    [line] = told(tmp_path, "worklist", "bank")["worklist"]
+    cardlink(tmp_path, "ingest", "bank")
+    waiting = list(kept_answers(bank.context.adapters, "bank"))
+    toml = (tmp_path / "bank.toml").read_text()
+    (tmp_path / "bank.toml").write_text(toml.replace("[limits]", "[limits]\nlost_after_days = 0"))
+    decided = cardlink(tmp_path, "ingest", "bank")
+
+    expected = f"{run}, chunk 1: the answer lost is kept, since a result may still come; the first"
+    assert [f"{expected} ingest from {day} on decides so"] == kept["kept"]
+    assert (0, [], 0) == (len(kept["decided"]), kept["refused"], asked_again["questions"])
+    assert "answers that wait" == line["kind"]
+    assert f"The first counts from {day} on." in line["matter"]
+    assert ([(run, 1)], {ERROR: 10}) == (waiting, states(bank, run))
+    assert "the answer lost of " in decided.stdout
+    kinds = [line["kind"] for line in told(tmp_path, "worklist", "bank")["worklist"]]
+    assert ["rows decided lost, to send again"] == kinds
+
+
+@pytest.mark.slow
+def test_a_kept_answer_is_dropped_once_a_result_came(bank: Bench, tmp_path: Path) -> None:
+    run = three_days_old(bank)
+    told(tmp_path, "answers", filled(tmp_path, written(tmp_path), "lost"), *WHY)
+    answer(bank, run, 1)
+
+    done = cardlink(tmp_path, "ingest", "bank")
+
+    assert "the answer lost is not needed any more" in done.stdout
+    assert {LINKED: 10} == states(bank, run)
+    assert {} == kept_answers(bank.context.adapters, "bank")
 
 
 @pytest.mark.parametrize("word", ["WHY", "lost | explained", "ANSWER"])

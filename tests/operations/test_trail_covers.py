@@ -134,7 +134,7 @@ SWAPPED = (
                 "INSERT INTO answered_chunk SELECT issuer, run, chunk, 99, rows "
                 "FROM answered_chunk WHERE number = 1",
                 "INSERT INTO answer SELECT issuer, 99, position, run, chunk, row, cuid, last_4, "
-                "how, outcome, url, has_link, expires_on, expires_raw, reasons, message, shape, "
+                "how, outcome, url, has_link, expires_on, expires_form, reasons, message, shape, "
                 "content, nth FROM answer WHERE number = 1",
             ],
             99,

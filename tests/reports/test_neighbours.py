@@ -355,7 +355,7 @@ def test_no_more_rows_of_a_closed_break_wait_than_of_its_chunk(closed: int, rows
     chunk = WaitingChunk("run", 1, MISSING, 3, NOON)
     run = cast(Any, SimpleNamespace(closed=breaks, breaks=(), waiting=[chunk]))
 
-    told = list(worklist._chunks(issuer(), run, terms(NOON)))
+    told = list(worklist._chunks(issuer(), run, terms(NOON), ()))
 
     left = [3 - rows] if rows < 3 else []
     assert [rows, *left] == [each.rows for each in told]

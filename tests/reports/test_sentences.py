@@ -349,6 +349,7 @@ WRONG: dict[str, Callable[[list[dict[str, Any]]], list[str]]] = {
     "LINK_FORM": lambda rows: [line(rows[0], url=f"{LINKS}/a/b?c=d"), *lines(rows[1:])],
     "LINK_SHOWS_CARD": lambda rows: [line(rows[0], url=f"{LINKS}/?cvv=123"), *lines(rows[1:])],
     "LINK_CUT": lines,  # and the file is cut
+    "EXPIRY_UNREADABLE": lambda rows: [line(rows[0], ends="next year"), *lines(rows[1:])],
     "LINK_EXPIRED": lambda rows: [line(rows[0], ends="2020-01-01"), *lines(rows[1:])],
     "RESULT_FOR_CANCELLED": lines,
     "DAMAGED_FILE": lambda _: [],
@@ -358,7 +359,12 @@ WRONG: dict[str, Callable[[list[dict[str, Any]]], list[str]]] = {
 }
 APART = {"MISNAMED_FILE", "MERGED_FILE", "FOREIGN_FILE"}  # about a file as a whole, and two chunks
 # of transaction reports: tests/extensions/partner_api; beside a whole file: tests/results/test_reconcile.py
-ELSEWHERE = {"UNKNOWN_TRANSACTION", "DAMAGED_TRANSACTIONS", "DAMAGED_COPY"}
+ELSEWHERE = {
+    "UNKNOWN_TRANSACTION",
+    "DAMAGED_TRANSACTIONS",
+    "UNREADABLE_TRANSACTIONS",
+    "DAMAGED_COPY",
+}
 AGAIN = (
     "RESULT_SHORT",
     "DAMAGED_FILE",

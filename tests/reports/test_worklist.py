@@ -20,7 +20,6 @@ import openpyxl
 import polars as pl
 import pytest
 
-from flows.operations.alerts import current_alerts
 from flows.runs.keys import reconciliation
 from flows.runs.outbox import move
 from schemas.tables import Awaiting, Questions, Work
@@ -28,6 +27,7 @@ from tests import keys
 from tests.builders import portal_rows
 from tests.cli.test_mend import bank_in, cardlink, pin, told
 from tests.cli.test_mend import sent as sent_night
+from tests.late import late
 from tests.night import Bench, issuer, portal_csv
 from tests.operations.test_decide import WHY, answer
 
@@ -57,7 +57,7 @@ def words(command: str) -> list[str]:
 
 def kinds_of_alerts(bank: Bench) -> set[str]:
     """Return the kinds of the alerts that are open now."""
-    return {alert.kind for alert in current_alerts(bank.context)}
+    return {alert.kind for alert in late(bank.context)}
 
 
 def decided(line: dict[str, Any], decision: str) -> list[str]:
@@ -86,8 +86,8 @@ def test_a_night_comes_off_the_worklist_step_by_step_by_the_commands_it_names(
     [lost] = work(tmp_path)["rows decided lost, to send again"]
     shown = told(tmp_path, *decided(lost, "send again"))  # a dry run, whose next line sends them
     repeat = told(tmp_path, *words(shown["next"]))["run"]
-    answer(bank, repeat, 1)
-    answer(bank, repeat, 2)
+    for chunk in bank.manifest(repeat).chunks:
+        answer(bank, repeat, chunk.number)
     cardlink(tmp_path, "ingest", "bank")
     seen.append(set(work(tmp_path)))
 
@@ -408,11 +408,11 @@ def test_the_cardholders_of_a_chunk_whose_result_never_comes_are_given_up_and_th
 
     given_up = told(tmp_path, *decided(overdue, "give up"))
 
-    assert "result-overdue" in before
+    assert "results overdue" in before
     assert 5 == given_up["cards"]
     assert {} == work(tmp_path)
     assert "nothing to ask" in cardlink(tmp_path, "questions", "bank").stdout
-    assert "result-overdue" not in kinds_of_alerts(bank)
+    assert "results overdue" not in kinds_of_alerts(bank)
 
 
 @pytest.mark.slow

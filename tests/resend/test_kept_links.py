@@ -14,10 +14,10 @@ from flows.book.book import read_book
 from flows.book.people import balance
 from flows.extensions.deliveries.delivery import deliver
 from flows.extensions.deliveries.receivers import confirm
-from flows.operations.keeping_links import Decided, Which, keep_links
 from flows.reports.cardholder_status import card_statuses
 from flows.reports.survey import survey
 from flows.reports.work import Line, lines
+from flows.resend.keeping_links import Decided, Which, keep_links
 from flows.resend.renewal import renew
 from flows.resend.resubmission_run import NothingToSendError
 from flows.resend.selected_runs import runs_to_resend

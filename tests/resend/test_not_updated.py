@@ -12,11 +12,12 @@ import pytest
 
 from flows.book.book import read_book
 from flows.book.people import balance
-from flows.operations.keeping_links import Which, keep_links
 from flows.operations.undecided_work import beside_runs
 from flows.reports.cardholder_status import card_statuses
 from flows.reports.survey import survey
 from flows.reports.work import Line, lines
+from flows.reports.worklist import unsent_corrections
+from flows.resend.keeping_links import Which, keep_links
 from flows.resend.renewal import renewals
 from flows.resend.resubmission import Request, ResendPlan, plan_resubmit
 from flows.resend.resubmission_run import resubmit
@@ -26,7 +27,9 @@ from schemas.portal import CITY, COUNTRY, PAN
 from schemas.reasons import REVERTED, STANDING
 from tests.again import again, correct
 from tests.builders import quick
-from tests.extensions.partner_api.town import Population, town
+from tests.cli.test_resubmit import TOML, cardlink
+from tests.extensions.partner_api.town import Population, committed, town
+from tests.keys import sound
 from tests.resend.test_changed import MOVED, PEOPLE, delta, moved, stand
 
 KIND = "newer rows refused"
@@ -139,17 +142,68 @@ def test_a_corrected_row_goes_out_where_it_has_another_address_than_the_link(
 ) -> None:
     run = delta(place, "a", **BAD).manifest.run
 
-    same, _ = corrected(place, run, "Boston")
     other, request = corrected(place, run, "Salem")
     done = resubmit(place.bench.context, request)
     waiting = refused(place)
     place.answer()
 
-    assert (0, {"linked": 1}) == (same.outgoing.height, same.left)
     assert 1 == other.outgoing.height
     assert {"a"} == place.sent(done)
     assert (None, None) == (waiting, refused(place))
     assert "linked" == stand(place)["a"]
+
+
+def test_a_correction_that_changes_nothing_keeps_the_link_as_the_issuer_confirms_it(
+    place: Population,
+) -> None:
+    run = delta(place, "a", "b", **BAD).manifest.run
+    runs = committed(place.bench)
+    same, request = corrected(place, run, "Boston")
+
+    done = resubmit(place.bench.context, request)
+    repeated = resubmit(place.bench.context, request)
+    delta(place, "a", **BAD)
+
+    assert (0, [1, 2]) == (same.outgoing.height, sorted(same.confirmed))
+    assert (2, 2) == (done.confirmed, repeated.confirmed)
+    assert (run, True) == (done.manifest.run, done.already)
+    assert 1 == len(committed(place.bench) - runs)
+    assert None is refused(place)
+    assert [] == list(unsent_corrections(place.bench.context.adapters, "bank", ()))
+
+
+def test_who_types_a_correction_that_changes_nothing_is_told_that_the_link_is_kept(
+    place: Population, tmp_path: Path
+) -> None:
+    (tmp_path / "bank.toml").write_text(TOML.format(fingerprint=sound().fingerprint))
+    (tmp_path / "portal.asc").write_bytes(sound().public)
+    run = delta(place, "a", **BAD).manifest.run
+    _, request = corrected(place, run, "Boston")
+    line = ["resubmit", "bank", "--corrections", request.corrections, "--reason", "they say so"]
+
+    rehearsed = cardlink(tmp_path, *line, "--dry-run")
+    kept = cardlink(tmp_path, *line)
+
+    assert (0, 0) == (rehearsed.exit_code, kept.exit_code)
+    assert f" resubmit bank --corrections {request.corrections}" in rehearsed.stderr
+    assert f"{run}: 1 row is what its link was made from, as the correction confirms" in kept.stdout
+    assert [] == list(unsent_corrections(place.bench.context.adapters, "bank", ()))
+
+
+@pytest.mark.slow
+def test_of_a_template_some_rows_are_sent_and_some_confirmed(place: Population) -> None:
+    run = delta(place, "a", "b", **BAD).manifest.run
+    template = pl.concat(template_of_all_runs(place.bench.context))
+    city = pl.Series("correction", ["Boston", "Salem"])
+    name = correct(place.bench, template.with_columns(city).write_csv().encode())
+
+    done = resubmit(
+        place.bench.context, Request(run, RowSelection(), "they say so", corrections=name)
+    )
+
+    assert {"b"} == place.sent(done)
+    assert 1 == done.confirmed
+    assert None is refused(place)
 
 
 @pytest.mark.slow

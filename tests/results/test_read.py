@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from flows.results import csv_records
 from flows.results import opening as results
+from flows.results.partner_days import read_days
 from flows.results.read import read_cells, tabulate
 from schemas.result import ResultTable
 from tests.results.outcomes import read_result
@@ -91,21 +92,67 @@ def test_columns_are_found_by_name_under_any_delimiter(
         ("2027-01-20T00:00:00.000Z", date(2027, 1, 20)),
         ("2027-01-20 10:00:00", date(2027, 1, 20)),
         ("01/20/2027", date(2027, 1, 20)),
-        ("1/2/27", date(2027, 1, 2)),
+        ("20/1/2027", date(2027, 1, 20)),
+        ("20.01.2027", date(2027, 1, 20)),
+        ("1/20/27 11:59 PM", date(2027, 1, 20)),
+        ("01/01/2027", date(2027, 1, 1)),
+        ("2027/1/20", date(2027, 1, 20)),
+        ("2027-01-20T23:30:00-05:00", date(2027, 1, 20)),
+        ("20-Jan-2027", date(2027, 1, 20)),
+        ("20-JAN-27", date(2027, 1, 20)),
+        ("20 January 2027", date(2027, 1, 20)),
+        ("January 20th, 2027", date(2027, 1, 20)),
+        ("Wed, 20 Jan 2027 00:00:00 GMT", date(2027, 1, 20)),
+        ("1800403200.000", date(2027, 1, 20)),
         ("1800403200000", date(2027, 1, 20)),
         ("1800403200", date(2027, 1, 20)),
         ("20270120", date(2027, 1, 20)),
         ("Wed Jan 20 2027 00:00:00 GMT+0000 (UTC)", date(2027, 1, 20)),
-        ("2027-02-30", None),
-        ("soon", None),
     ],
 )
-def test_every_spelling_of_an_expiration_date_is_read_and_its_text_kept(
-    text: str, day: date | None
-) -> None:
-    read = read_result(FILE.replace("2027-01-20", text).encode(), "r.csv")
+def test_every_spelling_of_an_expiration_date_is_read(text: str, day: date) -> None:
+    read = read_result(FILE.replace("2027-01-20", f'"{text}"').encode(), "r.csv")
 
-    assert (day, text) == read.rows.select("expires_on", "expires_raw").row(0)
+    assert (day, None) == read.rows.select("expires_on", "expires_form").row(0)
+
+
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [
+        ("2027-02-30", "9999-99-99"),
+        ("03/04/2027", "99/99/9999"),
+        ("28/01/27", "99/99/99"),
+        ("next year", "AAAA AAAA"),
+        ("2027-01-20 Jane Doe", "9999-99-99 AAAA AAA"),
+        ("4242424242424242", "9(16)"),
+        ("٢٠٢٧ – ∞", "9999 ? ?"),
+        ("x" * 9000, "A(96)"),
+    ],
+)
+def test_of_an_expiration_date_that_cannot_be_read_the_form_is_kept(text: str, form: str) -> None:
+    read = read_result(FILE.replace("2027-01-20", text[:8000]).encode(), "r.csv")
+
+    assert (None, form) == read.rows.select("expires_on", "expires_form").row(0)
+
+
+@pytest.mark.parametrize(
+    ("others", "is_day_first", "day"),
+    [
+        (["28/01/2027"], None, date(2027, 4, 3)),
+        (["01/28/2027"], None, date(2027, 3, 4)),
+        (["01/28/2027", "28/01/2027"], None, None),
+        (["05/04/2027"], None, None),
+        ([], True, date(2027, 4, 3)),
+        ([], False, date(2027, 3, 4)),
+    ],
+)
+def test_which_number_is_the_day_is_shown_by_the_file_or_agreed_and_never_guessed(
+    others: list[str], is_day_first: bool | None, day: date | None
+) -> None:
+    days = read_days(["03/04/2027", *others], is_day_first=is_day_first)
+
+    assert day == days["03/04/2027"].day
+    assert all(days[text].day is not None for text in others if "28" in text)
 
 
 def test_a_last_4_that_lost_its_zeros_in_a_spreadsheet_gets_them_back() -> None:
@@ -162,10 +209,16 @@ def test_a_file_that_is_no_result_has_no_rows_and_says_why(content: bytes, probl
     assert (0, True) == (read.rows.height, problem in read.problems)
 
 
-def test_a_header_alone_is_a_result_without_rows() -> None:
+def test_a_header_alone_is_as_empty_as_an_empty_file() -> None:
     read = read_result(HEADER.encode(), "r.csv")
 
-    assert (0, ()) == (read.rows.height, read.problems)
+    assert (0, (results.EMPTY,)) == (read.rows.height, read.problems)
+
+
+def test_last_four_digits_that_cannot_be_read_are_those_of_no_card() -> None:
+    read = read_result(FILE.replace("4242", "42 (Visa)").encode(), "r.csv")
+
+    assert ["????", None] == read.rows["last_4"].to_list()
 
 
 def test_a_bomb_is_not_unpacked_beyond_the_limit() -> None:

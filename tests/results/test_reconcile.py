@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.results.attribution import attribute_claims, read_claims
+from flows.results.breaks import expiry_breaks
 from flows.results.read import ResultRows
 from flows.results.reconcile import Reconciled, reconcile, with_single_links
 from flows.results.sent_rows import ByHand, number_sent_rows
@@ -318,6 +319,27 @@ def test_a_damaged_file_is_only_noticed_once_its_chunk_came_whole() -> None:
     assert breaks.NEITHER_URL_NOR_ERROR in names(early)
     assert [breaks.DAMAGED_COPY, breaks.DAMAGED_FILE] == names(settled)
     assert [True, False] == [each.notice for each in settled.breaks]
+
+
+def test_ends_of_links_that_cannot_be_read_are_a_break_for_each_form_and_the_links_count() -> None:
+    days = ["28th of May", "11th of May", "next year", "2027-01-20", "2027-02-30"]
+    rows = [link(number, day) for number, day in enumerate(days, 1)]
+
+    settled = reconciled(result(rows))
+
+    assert 5 == settled.rows.filter(state="linked").height
+    assert {("99AA AA AAA", 2), ("AAAA AAAA", 1), ("9999-99-99", 1)} == {
+        (each.place, each.rows) for each in settled.breaks if each.name == breaks.EXPIRY_UNREADABLE
+    }
+
+
+def test_forms_beyond_the_twentieth_are_one_break() -> None:
+    forms = ["a" * length for length in range(1, 23)]
+    answers = pl.DataFrame({"state": ["linked"] * 22, "expires_form": forms})
+
+    found = list(expiry_breaks(answers))
+
+    assert (21, ("other forms", 2)) == (len(found), (found[-1].place, found[-1].rows))
 
 
 @pytest.mark.parametrize("name", ["download.csv", "again.csv"])

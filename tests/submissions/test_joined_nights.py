@@ -102,12 +102,12 @@ def test_an_extract_waits_for_its_second_file_and_the_second_file_is_none_itself
     bench = bank(tmp_path)
     bench.drop_bytes(cards_file(cards(5)), CARDS)
 
-    [(entry, waits)] = unsubmitted(bench.context)
+    [extract] = unsubmitted(bench.context)
     with pytest.raises(ExtractWaitsError):
         bench.submit(CARDS)
 
-    assert entry.key.endswith(CARDS)
-    assert waits == f"there is no bank/extracts/{PLACES}"
+    assert extract.key.endswith(CARDS)
+    assert extract.waits == f"there is no bank/extracts/{PLACES}"
     bench.drop_bytes(places_file(places(5, random.Random(1))), PLACES)
     assert [("pending", ""), ("ignored", "")] == [
         (extract.state, extract.waits) for extract in extract_states(bench.context)

@@ -17,6 +17,7 @@ from flows.errors import CardlinkError, guarded
 from flows.extensions.arrivals.beat import BEAT_SECONDS, Beat, write_beat
 from flows.extensions.arrivals.settings import Arrivals
 from flows.redaction import redact
+from flows.runs.dropped_files import dropped_files
 from flows.runs.keys import extracts, results
 from flows.runs.store import Entry, Screened, Store, VerdictAwaitedError, VerdictRefusedError
 from flows.steps import counted
@@ -44,7 +45,8 @@ class DroppedFiles:
 
         The first look returns none, and leaves what is older than an hour to the schedule.
         """
-        listed = frozenset(entry for entry in store.keys(self.folder) if _is_file(entry.key))
+        dropped = dropped_files(store, self.folder, shown_as_is=False)
+        listed = frozenset(entry for entry in dropped.files if not entry.key.endswith("/"))
         if self.last is None:
             self.started = frozenset(file for file in listed if moment - file.modified > SCHEDULED)
             self.last = frozenset()
@@ -53,12 +55,6 @@ class DroppedFiles:
         self.started &= listed
         of_age = (f for f in settled - self.started if moment - f.modified >= self.min_age)
         return frozenset(file for file in of_age if _has_verdict(store, file.key))
-
-
-def _is_file(key: str) -> bool:
-    """Return whether it is the key of a whole file: no folder, and none that is being written."""
-    name = key.rpartition("/")[2]
-    return bool(name) and not name.startswith(".")
 
 
 def _has_verdict(store: Store, key: str) -> bool:

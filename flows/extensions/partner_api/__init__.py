@@ -8,15 +8,10 @@ folder. That a card has a single link, or waits for one, is the kernel's to know
 
 COMMANDS = ("link_command", "record", "commands")
 DROPPED = ("transactions",)
-_PART = r"part-(\d{4}-)?\d{5}"  # of the ledger
-RUN_OBJECTS = (
-    rf"placements/{_PART}\.parquet",
-    rf"placements/messages/{_PART}/\d{{9}}-\d{{8}}T\d{{12}}-[0-9a-f]{{8}}\.json",
-)
 HOOKS = {
     "checks": "connection",
-    "summary_facts": "follow_links",
-    **dict.fromkeys(("across_facts", "sections", "gauges"), "funnel_words"),
+    **dict.fromkeys(("summary_facts", "across_facts"), "follow_links"),
+    **dict.fromkeys(("sections", "gauges"), "words"),
     "stages": "link_stages",
-    **dict.fromkeys(("folders", "places", "mentions", "erase"), "personal_data"),
+    **dict.fromkeys(("places", "mentions", "erase", "before_purge"), "personal_data"),
 }

@@ -185,16 +185,15 @@ def placements(
         cardlink placements first-bank
     """
     from flows.extensions.partner_api.connection import service_client
-    from flows.extensions.partner_api.coverage import (
+    from flows.extensions.partner_api.follow_links import follow_links
+    from flows.extensions.partner_api.placements import transactions
+    from flows.extensions.partner_api.words import (
         doubt_line,
         funnel_tables,
         has_no_response,
         problem_of,
         queries,
     )
-    from flows.extensions.partner_api.follow_links import follow_links
-    from flows.extensions.partner_api.placements import placements as placements_folder
-    from flows.extensions.partner_api.placements import transactions
     from flows.runs.keys import keys_of
 
     if run and keys_of(run).run.issuer != issuer:
@@ -203,7 +202,6 @@ def placements(
     service = issuer_context.issuer.table(own_settings.ServiceSettings)
     with service_client(issuer_context.issuer) if service else nullcontext() as client:
         facts = follow_links(issuer_context, client, run, recheck=again)
-    folder = keys_of(run).report("") if run else placements_folder(issuer)
     root = issuer_context.issuer.root
     problem = problem_of(facts, f"{root}/{transactions(issuer)}")
     shown: list[Part] = [
@@ -212,9 +210,9 @@ def placements(
         *funnel_tables(run or issuer, facts["funnel"]),
         *map(doubt_line, facts["doubts"]),
         *_break_lines(facts["breaks"]),
-        "",
-        Place(f"files: {root}/{folder}"),
     ]
+    if run:
+        shown += ["", Place(f"files: {root}/{keys_of(run).report('')}")]
     if problem is not None:
         return _with_problem(facts, shown, problem)
     code = 4 if facts["breaks"] else 0
@@ -229,7 +227,7 @@ def _with_problem(facts: dict[str, Any], shown: Sequence[Part], problem: Cardlin
     An issuer that does not use the partner's API, or not its messages, is no failure of its
     scheduled flow.
     """
-    from flows.extensions.partner_api.coverage import JobsNeverAskedError, LinksUnknownError
+    from flows.extensions.partner_api.words import JobsNeverAskedError, LinksUnknownError
 
     facts = {
         **facts,

@@ -2,36 +2,59 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import date, datetime
+from datetime import date
 from itertools import chain
 from typing import Any
 
 import polars as pl
+from sqlalchemy import func, select
 
 from flows.errors import OperatorError
-from flows.extensions.partner_api.coverage import coverage, unknown_words
-from flows.extensions.partner_api.due_links import Turn, least_urgency
-from flows.extensions.partner_api.funnel import add, age_of, cells, facts, funnel_stages
-from flows.extensions.partner_api.link_check import NO_LIMIT, Limit, LinkCheck, check_links, stop_of
-from flows.extensions.partner_api.placements import placements, placements_of, read_placements
+from flows.extensions.partner_api.funnel import (
+    CAUSES,
+    ENDS,
+    age_of,
+    causes,
+    cells,
+    facts,
+    standing,
+)
+from flows.extensions.partner_api.job_records import Job, jobs_of
+from flows.extensions.partner_api.jobs import (
+    AUTHENTICATED,
+    AUTHENTICATING,
+    ENDS_WITH_DAY,
+    PENDING,
+    PLACED,
+)
+from flows.extensions.partner_api.jobs import ENDS as ENDS_OF_JOBS
+from flows.extensions.partner_api.link_check import LinkCheck, check_links
+from flows.extensions.partner_api.placements import (
+    has_placements,
+    linked_rows,
+    read_placements,
+    store_funnel,
+    stored_funnel,
+)
 from flows.extensions.partner_api.profile import INTERFACE
-from flows.extensions.partner_api.run_links import linked_rows, service_stages
 from flows.extensions.partner_api.service import Placing
 from flows.extensions.partner_api.settings import ServiceSettings
+from flows.extensions.partner_api.tables import PLACEMENT
 from flows.extensions.partner_api.transaction_reports import ingest_transactions
 from flows.extensions.partner_api.transactions import has_reports, reported
+from flows.extensions.partner_api.words import coverage
 from flows.reports.rebuild import rebuild
 from flows.runs.adapters import Adapters
 from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
-from flows.runs.identity import canonical
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.steps import Sentence, Slot, Step
 from schemas.result import LIFE
+
+_UNCHECKED = LinkCheck(0, 0, 0, 0, 0, Counter(), "")
 
 
 class NoLinksError(OperatorError):
@@ -51,63 +74,39 @@ def follow_links(
 
     Return the funnel and what was done. Reports of runs whose funnel changed are rebuilt.
     `recheck`: query also links that were queried recently. Without a service only transaction
-    reports are ingested. A check that is stopped is the last. Raises NoLinksError; see also
-    `check_links`.
+    reports are ingested. Raises NoLinksError; see also `check_links`.
     """
-    store = context.adapters.store
     issuer = context.issuer.issuer
     today = local_day(context.adapters.now(), context.issuer.time_zone)
     stored = list(StoredRuns(context.adapters, issuer).with_ledger())
-    profile = context.issuer.table(ServiceSettings) or INTERFACE
+    settings = context.issuer.table(ServiceSettings)
+    profile = settings or INTERFACE
     transactions = ingest_transactions(context.adapters, issuer, reversed(stored), profile)
     if run:
         runs = [_with_links(context.adapters, run)]
     else:
         runs = [candidate for candidate in stored if _is_followed(candidate, today)]
-    checks = list(_check_runs(context, service, runs, recheck=recheck))
+    check = _UNCHECKED
+    if service is not None and settings is not None:
+        check = check_links(context, service, settings, runs, recheck=recheck)
     rebuilt = [followed.id for followed in runs if _renewed(context, followed)]
-    facts = {
+    funnel = funnel_of(context.adapters, issuer, runs, today)
+    if not run:
+        store_funnel(context.adapters, issuer, funnel)
+    numbers = ("links", "asked", "unanswered", "messages", "waiting")
+    return {
         "issuer": issuer,
         "at": context.adapters.now().isoformat(timespec="seconds"),
         "runs": [followed.id for followed in runs],
-        "looked": [_counts(check) for check in checks],
-        "coverage": coverage(checks),
-        "stopped": stop_of(checks),
+        "looked": {name: getattr(check, name) for name in numbers},
+        "coverage": coverage(check.questions),
+        "stopped": check.stopped,
         "rebuilt": rebuilt,
         "transactions": {"files": transactions.files, "rows": transactions.rows},
         "breaks": [break_._asdict() for break_ in transactions.breaks],
         "doubts": unknown_words(runs),
-        "funnel": funnel_of(context.adapters, issuer, runs, today),
+        "funnel": funnel,
     }
-    if not run:
-        store.replace(f"{placements(issuer)}summary.json", [canonical(facts)])
-    return facts
-
-
-def _check_runs(
-    context: IssuerContext, service: Placing | None, runs: Sequence[StoredRun], *, recheck: bool
-) -> Iterator[LinkCheck]:
-    settings = context.issuer.table(ServiceSettings)
-    if service is None or settings is None:
-        return
-    turn = Turn(settings, context.adapters.now(), recheck)
-    limit = NO_LIMIT
-    if not recheck:
-        until = time.monotonic() + turn.planned_seconds
-        limit = Limit(least_urgency(runs, turn), until, turn.planned_requests)
-    # of two links of a cardholder the newer one is more likely to have led to a job
-    for run in reversed(runs):
-        check = check_links(context, service, settings, run, recheck=recheck, limit=limit)
-        yield check
-        if check.stopped:
-            return
-        limit = limit.after(check.questions)
-
-
-def _counts(check: LinkCheck) -> dict[str, Any]:
-    """Return the numbers of a check, apart from its questions."""
-    names = ("run", "links", "asked", "unanswered", "messages", "waiting")
-    return {name: getattr(check, name) for name in names}
 
 
 def _with_links(adapters: Adapters, run_id: str) -> StoredRun:
@@ -149,6 +148,11 @@ def _renewed(context: IssuerContext, run: StoredRun) -> bool:
     return True
 
 
+def across_facts(context: IssuerContext) -> dict[str, Any]:
+    """Return the funnel over an issuer's runs, as the last check found it."""
+    return {"funnel": stored_funnel(context.adapters, context.issuer.issuer)}
+
+
 def summary_facts(run: StoredRun, today: date) -> dict[str, Any]:
     """Return the funnel of a run; nothing where nobody has reported anything."""
     funnel = run_funnel(run, today)
@@ -163,9 +167,8 @@ def run_funnel(run: StoredRun, today: date) -> dict[str, Any] | None:
 
     None where neither the service nor a transaction report has reported anything.
     """
-    checks = run.store.keys(placements_of(run), shallow=True)
-    has_placements = any(entry.key.endswith(".parquet") for entry in checks)
-    if not (has_placements or has_reports(run.adapters, run.issuer)):
+    is_known = has_placements(run.adapters, run.issuer, run.id)
+    if not (is_known or has_reports(run.adapters, run.issuer)):
         return None
     return funnel_of(run.adapters, run.issuer, [run], today)
 
@@ -186,7 +189,7 @@ def funnel_of(
         by_cuid = reported(adapters, issuer, is_in_share)
         standings = [_standings(run, today, is_in_share, by_cuid) for run in runs]
         parts.append(cells(chain.from_iterable(standings)))
-    return {**facts(add(parts)), **_queries(runs)}
+    return {**facts(pl.concat(parts)), **_queries(adapters, issuer, runs)}
 
 
 def _standings(
@@ -194,36 +197,57 @@ def _standings(
 ) -> Iterator[pl.DataFrame]:
     """Yield how far the rows of a run came (STANDING), part by part."""
     manifest = run.committed()
-    age = pl.lit(age_of(manifest.as_of, today), pl.UInt8).alias("age")
+    placements = read_placements(run.adapters, run.issuer, [run.id])
+    by_row = placements.with_columns(causes()).select("row", *ENDS, *CAUSES)
     for part in manifest.ledger:
         records = run.ledger_part(part, ["row", "cuid", "fate"]).filter(is_in_share)
-        records = records.with_columns(pl.lit(run.id).alias("run"))
         states = run.rows_part(part, ["row", "state"])
-        by_row = service_stages(run, part)
-        yield funnel_stages(records, states, by_row, by_cuid).with_columns(age)
+        rows = records.join(states, on="row", how="left").with_columns(run=pl.lit(run.id))
+        yield standing(rows, by_row, by_cuid, age_of(manifest.as_of, today))
 
 
-def _queries(runs: Sequence[StoredRun]) -> dict[str, Any]:
+def _queries(adapters: Adapters, issuer: str, runs: Sequence[StoredRun]) -> dict[str, Any]:
     """Return when the service last answered, and which linked rows it did not answer, or was not
     queried for.
     """
-    answered = []  # when it last did of each part
-    unqueried = 0
-    unanswered: Counter[str] = Counter()
-    for run in runs:
-        for part in run.committed().ledger:
-            placements = read_placements(run, part, ["seen", "trouble", "jobs_trouble"])
-            trouble = placements.select(pl.coalesce("trouble", "jobs_trouble"))["trouble"]
-            queried = placements["seen"].is_not_null() | trouble.is_not_null()
-            unqueried += linked_rows(run, part).height - int(queried.sum())
-            unanswered.update(trouble.drop_nulls().to_list())
-            newest = placements["seen"].max()
-            if isinstance(newest, datetime):
-                answered.append(newest)
+    link = PLACEMENT.c
+    cause = func.coalesce(link.trouble, link.jobs_trouble).label("cause")
+    is_meant = (link.issuer == issuer) & link.run.in_([run.id for run in runs])
+    query = select(cause, func.count().label("links"), func.max(link.seen_at).label("seen"))
+    with adapters.database.snapshot() as connection:
+        groups = connection.execute(query.where(is_meant).group_by(cause).order_by(cause)).all()
+    answered = [group.seen for group in groups if group.seen is not None]
+    linked = sum(linked_rows(run, "row").height for run in runs)
     return {
         "seen": max(answered).isoformat(timespec="seconds") if answered else None,
-        "unasked": unqueried,
+        "unasked": max(0, linked - sum(group.links for group in groups)),
         "unanswered": [
-            {"cause": cause, "links": links} for cause, links in sorted(unanswered.items())
+            {"cause": group.cause, "links": group.links} for group in groups if group.cause
         ],
     }
+
+
+_STATUSES = AUTHENTICATED | AUTHENTICATING | ENDS_OF_JOBS | ENDS_WITH_DAY
+_ENDS = PLACED | ENDS_OF_JOBS
+
+
+def unknown_words(runs: Sequence[StoredRun]) -> list[dict[str, Any]]:
+    """Return the statuses of running jobs, and the ends of others, that the interface lacks.
+
+    Each with its setting in `[service.words]` (`word_of`), its name, and how many jobs have it.
+    """
+    counts = Counter[tuple[str, str]]()
+    jobs = {job.job_id: job for run in runs for job in _jobs(run)}
+    for job in jobs.values():
+        if job.running and not (job.status in _STATUSES or job.status.startswith(PENDING)):
+            counts["status", job.status] += 1
+        if job.termination_type is not None and job.termination_type not in _ENDS:
+            counts["termination_type", job.termination_type] += 1
+    ordered = sorted(counts.items(), key=lambda count: (count[0][0], -count[1], count[0][1]))
+    return [{"word_of": of, "word": word, "jobs": number} for (of, word), number in ordered]
+
+
+def _jobs(run: StoredRun) -> Iterator[Job]:
+    has_jobs = PLACEMENT.c.running.is_not(None)
+    placements = read_placements(run.adapters, run.issuer, [run.id], has_jobs)
+    return chain.from_iterable(map(jobs_of, placements["jobs"]))

@@ -12,18 +12,20 @@ from datetime import datetime
 from itertools import chain
 from typing import Any, NamedTuple
 
-from flows.extensions.partner_api.jobs import PENDING, Messages, RunStatus
-from flows.extensions.partner_api.link_placements import (
+from flows.extensions.partner_api.causes import UNREADABLE
+from flows.extensions.partner_api.jobs import (
     AUTHENTICATED,
     AUTHENTICATING,
     BILLABLE,
     CODE,
     OTHER,
+    PENDING,
+    Messages,
+    RunStatus,
 )
 from flows.extensions.partner_api.profile import INTERFACE, Profile, Words
 from flows.extensions.partner_api.responses import LOST_PAGE, messages_in
 from flows.extensions.partner_api.translation import elements, fold, meaning_of
-from flows.extensions.partner_api.unknowns import UNREADABLE
 from flows.redaction import redact
 from flows.results.masking import mask, mask_host
 from flows.runs.identity import canonical, digest
@@ -218,102 +220,123 @@ def _progress(state: Job) -> tuple[Any, ...]:
 
 
 class Placement(NamedTuple):
-    """What the service knows of one linked row.
+    """What the service knows of a linked row: a row of the table `placement`, and its `cuid`."""
 
-    It is a record of the table `flows.extensions.partner_api.link_placements.Placements`.
-    """
-
+    run: str
     row: int
-    cuid: str | None
-    last_4: str | None
+    cuid: str | None = None
     cardholder_id: str | None = None
     opened: bool | None = None  # None: not known
-    opened_seen: datetime | None = None  # by the first check that learned it
+    opened_at: datetime | None = None  # when the first check learned it
+    placed_at: datetime | None = None
     jobs: tuple[Job, ...] = ()
     jobs_asked: bool = False  # its cardholder's jobs were asked for, and the service answered
-    reads: int = 0
-    missed: int = 0
+    lost: int = 0
+    unread: int = 0
     trouble: str | None = None
     jobs_trouble: str | None = None
-    seen: datetime | None = None
-    moved: datetime | None = None  # the last check at which something had happened
-    messages_seen: datetime | None = None
+    seen_at: datetime | None = None
+    moved_at: datetime | None = None
+    messages_at: datetime | None = None
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Placement:
-        """Read a record of the table back."""
-        stored = {name: record[name] for name in cls._fields if name in record}
-        jobs = tuple(Job(**state) for state in record["jobs"] or ())
-        return cls(**{**stored, "jobs": jobs, "jobs_asked": record["running"] is not None})
+        """Read a row back; what is null in a row that was never written stays as it is at first."""
+        known = {name: record[name] for name in cls._fields if record.get(name) is not None}
+        known["jobs"] = jobs_of(record["jobs"])
+        return cls(**{**known, "jobs_asked": record["running"] is not None})
 
     @property
-    def jobs_known(self) -> bool:
-        """Whether it is known which jobs there are: all that is known may have been missed."""
-        return bool(self.jobs) or (self.jobs_asked and not self.missed)
+    def missed(self) -> int:
+        """How many responses with messages were lost or could not be read."""
+        return self.lost + self.unread
+
+    @property
+    def placed(self) -> bool:
+        """Whether one of its jobs has placed the card."""
+        return any(state.placed for state in self.jobs)
+
+    @property
+    def running(self) -> bool | None:
+        """Whether a job runs, and none has placed the card; None if that is not known.
+
+        All that is known may have been missed.
+        """
+        if not self.jobs and (self.missed or not self.jobs_asked):
+            return None
+        return not self.placed and any(state.running for state in self.jobs)
+
+    @property
+    def authenticated(self) -> bool | None:
+        """Whether one of its jobs has authenticated; None if that is not known."""
+        states = [state.authenticated for state in self.jobs]
+        if any(states):
+            return True
+        is_known = self.running is not None and None not in states
+        return False if is_known else None
 
     def with_jobs(self, states: Iterable[Job]) -> Placement:
         """Merge in states of jobs; a cardholder with a job has opened the link."""
         jobs = merged((*self.jobs, *states))
         return self._replace(jobs=jobs, opened=True if jobs else self.opened)
 
+    def dated(self, before: Placement, now: datetime) -> Placement:
+        """Return it with when what is new since `before` was learned."""
+        is_opened = bool(self.opened) and not before.opened
+        dated = self
+        if is_opened or self.jobs != before.jobs:
+            dated = dated._replace(moved_at=now)
+        if self.opened:
+            dated = dated._replace(opened_at=self.opened_at or now)
+        placed_at = (self.placed_at or now) if self.placed else None
+        return dated._replace(placed_at=placed_at)
+
     def record(self) -> dict[str, Any]:
-        """Return the record of the table."""
+        """Return the row of the table."""
         chosen = best(self.jobs)
-        best_job = chosen._asdict() if chosen else dict.fromkeys(Job._fields)
-        placed = any(state.placed for state in self.jobs)
-        running = not placed and any(state.running for state in self.jobs)
         stored = self._asdict()
-        del stored["jobs_asked"]
+        del stored["cuid"], stored["jobs_asked"]
         return {
             **stored,
+            "authenticated": self.authenticated,
+            "running": self.running,
+            "termination_type": chosen.termination_type if chosen else None,
+            "merchant_site": chosen.merchant_site if chosen else None,
             "jobs": [state._asdict() for state in self.jobs],
-            "authenticated": self._authenticated(),
-            "job_id": best_job["job_id"],
-            "status": best_job["status"],
-            "termination_type": best_job["termination_type"],
-            "merchant_site": best_job["merchant_site"],
-            "running": running if self.jobs_known else None,
-            "settled": placed and all(state.recorded for state in self.jobs),
+            "open_jobs": sum(state.running or not state.recorded for state in self.jobs),
         }
 
-    def _authenticated(self) -> bool | None:
-        """Return whether one of its jobs has authenticated; None if that is not known."""
-        states = [state.authenticated for state in self.jobs]
-        if any(states):
-            return True
-        is_known = self.jobs_known and None not in states
-        return False if is_known else None
+
+def jobs_of(column: str | None) -> tuple[Job, ...]:
+    """Return the jobs that a row of the table `placement` has, None for no such row."""
+    return tuple(Job(**state) for state in json.loads(column or "[]"))
 
 
-def with_messages(placement: Placement, content: bytes, profile: Profile) -> Placement:
+def with_messages(placement: Placement, stored: Sequence[Any], profile: Profile) -> Placement:
     """Count in stored messages; a credential request carries its job's state too.
 
-    Where none of them names a job, they are missed.
+    Where none of them names a job, they are unread.
     """
-    stored = json.loads(content)["messages"]
     messages = [_read(element, profile) for element in stored]
     states = list(chain.from_iterable(map(_states, messages)))
     known = _jobs(states)
     is_unread = any(element.unread for element in messages)
     if LOST_PAGE in stored or ((states or is_unread) and not known):
-        placement = placement._replace(missed=placement.missed + 1)
+        placement = placement._replace(unread=placement.unread + 1)
     return placement.with_jobs(known)
 
 
-def read_anew(placement: Placement, contents: Sequence[bytes], profile: Profile) -> Placement:
-    """Read a row's stored messages with other settings than before, and what is known of its jobs.
+def read_anew(
+    placement: Placement, contents: Iterable[Sequence[Any]], profile: Profile
+) -> Placement:
+    """Read all stored messages of a row, and what is known of its jobs, in the words of a profile.
 
     A row with jobs that nobody knew is due for their records.
     """
     jobs = tuple(_reworded(state, profile.words) for state in placement.jobs)
-    recounted = placement._replace(missed=0, jobs=jobs)
-    as_stored = placement._replace(missed=0)
+    recounted = placement._replace(unread=0, jobs=jobs)
     for content in contents:
         recounted = with_messages(recounted, content, profile)
-        as_stored = with_messages(as_stored, content, INTERFACE)
-    # answers that were lost left no object
-    lost = max(0, placement.missed - as_stored.missed)
-    recounted = recounted._replace(missed=recounted.missed + lost)
     if len(recounted.jobs) > len(placement.jobs):
         return recounted._replace(jobs_trouble=UNREADABLE)
     return recounted

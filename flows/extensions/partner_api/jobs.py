@@ -20,6 +20,23 @@ ACK: Final = "ack"  # its answer
 ACK_KEY: Final = "tfa"  # the key of its answer
 ACKNOWLEDGED: Final = "tfa_message"  # its type, and a key that it may have
 
+BILLABLE: Final = "BILLABLE"  # the success exit (interface.md 7)
+# statuses of a transaction report that mean: card placed
+PLACED: Final = frozenset({BILLABLE, "SUCCESSFUL"})
+# statuses reached after authentication with the site only
+AUTHENTICATED: Final = frozenset({UPDATING, *PLACED})
+# statuses before it: the service still authenticates, waits for input, or gave up at that
+AUTHENTICATING: Final = frozenset({"AUTH", "TIMEOUT_TFA", "NEVER_STARTED"})
+# ends a report may name without a day (2.1, an open set); the last is seen in the wild
+ENDS: Final = frozenset(
+    {"USER_DATA_FAILURE", "SITE_INTERACTION_FAILURE", "PROCESS_FAILURE", "NEVER_STARTED"}
+)
+# ends a report names with its day: statuses of 2.3
+ENDS_WITH_DAY: Final = frozenset({"DUPLICATE_CARD", "TIMEOUT_TFA"})
+# anything that is no code: the partner's statuses are open sets, and we do not store its texts
+OTHER: Final = "OTHER"
+CODE: Final = r"^[A-Z][A-Z0-9_]{0,39}$"
+
 
 def text(value: object) -> str | None:
     """Return a text without half surrogates, which no file or terminal accepts; None for anything

@@ -1,26 +1,27 @@
-"""Check the links of a run: query the service for each that is due, and store what it reports.
+"""Check the links of an issuer: query the service for each that is due, and store what it reports.
 
-A stopped check resumes where it was.
+Those that are due are queried newest run first, the most urgent in the requests that a check may
+send. A stopped check resumes where it was.
 """
 
 from __future__ import annotations
 
 import math
-import re
 import time
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
-from typing import Any, NamedTuple
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 import polars as pl
 
 from flows.errors import TryAgainError
-from flows.extensions.partner_api.due_links import Turn, due_links, followed_rows
-from flows.extensions.partner_api.job_records import Placement, read_anew, reading_of
-from flows.extensions.partner_api.link_placements import Placements, dtypes
+from flows.extensions.partner_api.causes import NO_OPENING
+from flows.extensions.partner_api.job_records import Placement
 from flows.extensions.partner_api.link_queries import (
+    READ_ANYWAY_AFTER,
     LinkAnswer,
     QueryContext,
     Question,
@@ -28,243 +29,163 @@ from flows.extensions.partner_api.link_queries import (
     query_link,
 )
 from flows.extensions.partner_api.placements import (
-    mark_check,
-    messages_of,
-    placements_key,
-    read_with,
+    PLACEMENTS,
+    StoredPlacements,
+    linked_rows,
+    read_placements,
 )
 from flows.extensions.partner_api.run_links import LinkIds
 from flows.extensions.partner_api.service import AnswerLostError, Placing, UnauthorisedError
 from flows.extensions.partner_api.settings import ServiceSettings
 from flows.runs.claim import Subject, claimed
 from flows.runs.context import IssuerContext
-from flows.runs.frames import write_parquet
-from flows.runs.store import read
 from flows.runs.stored_run import StoredRun
-from schemas.manifest import LedgerPart
 
-KEEP_EVERY = 60.0  # seconds of queries that a kill may cost: they are repeated
 MOST_SILENT = 20  # links in a row without a response before the check stops
-
-_MESSAGES = re.compile(r"/(?P<row>\d{9})-[^/]+\.json$")
+LONGEST_PAUSE = timedelta(days=3)  # a link is queried again, where nothing happens at it
+QUIET_SHARE: Final = 3  # a link quiet for so many hours is queried an hour later than before
+RUNNING: Final = 1e9  # urgencies; that of other links is how often their pause has passed
+NEVER_QUERIED: Final = 1e6
+REQUESTS: Final = 2  # that a link takes at most, but for its jobs
+MOST_REQUESTS: Final = 3  # the same with one job, where more is learned of a link than was foreseen
+# of the time of a check; the rest is for links that turn out to be opened, whose messages and jobs
+# are then read too, and for the batch that is under way when the planned time is over
+PLANNED: Final = 0.93
+BATCH: Final = 64  # links queried at a time, at most
+_SECONDS: Final = 60
 
 
 class LinkCheck(NamedTuple):
-    """What one check of a run's links did; `stopped` is the cause (a code) that ended it early."""
+    """What a check of links did; `stopped` is the cause (a code) that ended it early."""
 
-    run: str
     links: int  # linked rows
     asked: int  # rows with questions
     unanswered: int  # of them without any answer
-    messages: int  # stored
+    messages: int  # responses that were stored
+    waiting: int  # links that are due and are left to the next check
     questions: Counter[Question]
     stopped: str
-    waiting: int = 0  # links that are due and are left to the next check
 
 
-class Limit(NamedTuple):
-    """How far a check goes: links of at least this urgency, until this moment (monotonic), and
-    until so many requests are sent.
-    """
+class Turn(NamedTuple):
+    """A check at a moment: whom it queries; `recheck`: all that are active, whenever they were."""
 
-    urgency: float = 0.0
-    until: float = math.inf
-    requests: float = math.inf
+    settings: ServiceSettings
+    now: datetime
+    recheck: bool = False
 
-    def after(self, questions: Counter[Question]) -> Limit:
-        """Return what is left of it after a part of the check."""
-        return self._replace(requests=self.requests - questions.total())
+    @property
+    def most_requests(self) -> float:
+        """How many requests can be sent in the time that a check may take."""
+        return self.settings.look_minutes * _SECONDS * self.settings.requests_per_second
 
+    @property
+    def planned_requests(self) -> float:
+        """How many requests are planned for; no more links are begun with after them."""
+        return math.inf if self.recheck else self.most_requests * PLANNED
 
-NO_LIMIT = Limit()
+    @property
+    def planned_seconds(self) -> float:
+        """After how many seconds no more links are begun with."""
+        return math.inf if self.recheck else self.settings.look_minutes * _SECONDS * PLANNED
+
+    @property
+    def batch(self) -> int:
+        """How many links are queried at a time, so that the last batch ends within the time."""
+        unplanned = self.most_requests * (1 - PLANNED)
+        return min(BATCH, max(1, int(unplanned / MOST_REQUESTS)))
+
+    def chosen(self, due: pl.DataFrame) -> pl.DataFrame:
+        """Return the most urgent links of those that are due, as many as there is time for."""
+        most = max(REQUESTS, self.planned_requests)
+        ordered = due.sort("urgency", descending=True)
+        return ordered.filter(pl.col("requests").cum_sum() <= most)
 
 
 def check_links(
     context: IssuerContext,
     service: Placing,
     settings: ServiceSettings,
-    run: StoredRun,
+    runs: Sequence[StoredRun],
     *,
     recheck: bool = False,
-    limit: Limit = NO_LIMIT,
 ) -> LinkCheck:
-    """Query the service for the links of a run that are due (`due_links`), store the results.
+    """Query the service for the links of some runs that are due (`due_links`), store the results.
 
-    Within `limit`, the most urgent first. With `recheck` every active link is due.
-    Links whose URLs have one id are not queried: it is not theirs. Jobs are
-    reported by cardholder, so of two links of one cardholder the one that is checked first gets the
-    job. Raises ClaimedError if another check is running. A service that stops responding, or
+    With `recheck` every active link is due, and there is no limit. Links whose URLs have one id are
+    not queried: it is not theirs. Jobs are reported by cardholder, so of two links of one
+    cardholder the one that is checked first gets the job: the newer one is more likely to have led
+    to it. Raises ClaimedError if another check is running. A service that stops responding, or
     rejects our credentials, ends the check: what was learned is stored.
     """
-    checks: list[LinkCheck] = []
-    subject = Subject(context.adapters.database, run.issuer, f"the links of {run.id}")
+    issuer = context.issuer.issuer
+    subject = Subject(context.adapters.database, issuer, f"the links of {issuer}")
+    turn = Turn(settings, context.adapters.now(), recheck)
     with claimed(context.adapters, subject):
-        mark_check(run, context.adapters.now())
-        reading = reading_of(settings)
-        has_other_settings = read_with(run) != reading
-        ids = LinkIds(settings, run)
-        for part in run.committed().ledger:
-            of_part = _PartCheck(context, service, settings, run, part, ids)
-            of_part.count_stored(has_other_settings=has_other_settings)
-            check = of_part.check(Turn(settings, context.adapters.now(), recheck), limit)
-            checks.append(check)
-            if check.stopped:
-                break
-            limit = limit.after(check.questions)
-        mark_check(run, reading=reading)
-    questions: Counter[Question] = Counter()
-    for part_check in checks:
-        questions += part_check.questions
-    return LinkCheck(
-        run.id,
-        links=sum(check.links for check in checks),
-        asked=sum(check.asked for check in checks),
-        unanswered=sum(check.unanswered for check in checks),
-        messages=sum(check.messages for check in checks),
-        questions=questions,
-        stopped=stop_of(checks),
-        waiting=sum(check.waiting for check in checks),
-    )
+        return _Check(context, service, turn).check(runs)
 
 
-def stop_of(checks: Iterable[LinkCheck]) -> str:
-    """Return the cause that ended the last of some checks, "" where none did."""
-    return next((check.stopped for check in checks if check.stopped), "")
+class _Check:
+    """One check of the links of some runs."""
 
-
-class _PartCheck:
-    """The check of the links of one ledger part."""
-
-    def __init__(
-        self,
-        context: IssuerContext,
-        service: Placing,
-        settings: ServiceSettings,
-        run: StoredRun,
-        part: LedgerPart,
-        ids: LinkIds,
-    ) -> None:
-        self._now = context.adapters.now
-        self._store = context.adapters.store
-        self._settings = settings
-        self._run = run
-        self._key = placements_key(run, part)
-        self._messages = messages_of(run, part)
-        self._context = QueryContext(service, settings, self._store, self._messages, self._now, ids)
-        rows = followed_rows(run, part)
-        self._links = rows.select("row", "url", "expires_on")
-        self._known = rows.drop("url", "expires_on")
+    def __init__(self, context: IssuerContext, service: Placing, turn: Turn) -> None:
+        self._turn = turn
+        self._stored = StoredPlacements(context.adapters, context.issuer.issuer, turn.settings)
+        self._context = QueryContext(service, turn.settings, self._stored, context.adapters.now)
+        self._counts = Counter[str]()  # of the numbers of LinkCheck
+        self._questions = Counter[Question]()
         self._silent = 0  # links in a row without a response
         self._stopped = ""
 
-    def count_stored(self, *, has_other_settings: bool) -> None:
-        """Count in messages that are stored but not counted.
-
-        With other settings than before, also those that could not be read.
-        """
-        self._replace(list(self._recounted_rows(has_other_settings=has_other_settings)))
-
-    def check(self, turn: Turn, limit: Limit) -> LinkCheck:
+    def check(self, runs: Sequence[StoredRun]) -> LinkCheck:
         """Query the links that are due."""
-        before = self._reads()
-        due = due_links(self._run, self._known.join(self._links, on="row"), turn)
-        chosen = due.filter(pl.col("urgency") >= limit.urgency)
-        answers: Counter[bool] = Counter()  # of links with questions: whether any was answered
-        questions: Counter[Question] = Counter()
-        queried = 0
-        try:
-            for answer in self._query(chosen, turn.batch, limit):
-                queried += 1
-                if answer.questions:
-                    answers[answer.has_learned] += 1
-                questions += answer.questions
-        finally:
-            self._write()
+        self._stored.read_anew(self._turn.now)
+        newest_first = list(reversed(runs))
+        due = pl.concat([_NOTHING_DUE, *map(self._due, newest_first)])
+        chosen = self._turn.chosen(due)
+        until = time.monotonic() + self._turn.planned_seconds
+        with ThreadPoolExecutor(self._turn.settings.requests_at_a_time) as threads:
+            for ids, batch in self._batches(newest_first, chosen):
+                query = partial(self._query, ids)
+                answers = threads.map(query, batch.iter_rows(named=True))
+                self._note([answer for answer in answers if answer is not None])
+                if self._stopped or self._is_over(until):
+                    break
         return LinkCheck(
-            self._run.id,
-            links=self._known.height,
-            asked=answers.total(),
-            unanswered=answers[False],
-            messages=self._reads() - before,
-            questions=questions,
+            links=self._counts["links"],
+            asked=self._counts["asked"],
+            unanswered=self._counts["unanswered"],
+            messages=self._counts["messages"],
+            waiting=due.height - self._counts["queried"],
+            questions=self._questions,
             stopped=self._stopped,
-            waiting=due.height - queried,
         )
 
-    # The table of placements
+    def _due(self, run: StoredRun) -> pl.DataFrame:
+        links = followed_links(run)
+        self._counts["links"] += links.height
+        return due_links(run, links, self._turn)
 
-    def _reads(self) -> int:
-        return int(self._known["reads"].sum())
+    def _batches(
+        self, runs: Sequence[StoredRun], due: pl.DataFrame
+    ) -> Iterator[tuple[LinkIds, pl.DataFrame]]:
+        """Yield the links run by run, so many at a time, with what finds their ids."""
+        for run in runs:
+            of_run = due.filter(run=run.id)
+            if of_run.height:
+                ids = LinkIds(self._turn.settings, run)
+                yield from ((ids, batch) for batch in of_run.iter_slices(self._turn.batch))
 
-    def _replace(self, placements: Sequence[Placement]) -> None:
-        records = [placement.record() for placement in placements]
-        fresh = pl.DataFrame(records, schema=dtypes()).with_columns(_opened_seen(self._now()))
-        others = self._known.join(fresh, on="row", how="anti")
-        self._known = pl.concat([others, fresh]).sort("row")
+    def _is_over(self, until: float) -> bool:
+        """Return whether no more links are to be begun with."""
+        is_spent = self._questions.total() >= self._turn.planned_requests
+        return is_spent or time.monotonic() >= until
 
-    def _write(self) -> None:
-        write_parquet(self._store, self._key, Placements.validate(self._known))
-
-    def _recounted_rows(self, *, has_other_settings: bool) -> Iterator[Placement]:
-        """Yield the rows with stored messages that are not counted in, with all of them.
-
-        A check that was killed leaves such messages. With other settings, also the rows of messages
-        that could not be read, and those with jobs.
-        """
-        messages = self._stored_messages()
-        counts = pl.DataFrame(
-            {"row": list(messages), "stored": [len(keys) for keys in messages.values()]},
-            {"row": pl.UInt32, "stored": pl.UInt32},
-        )
-        late = pl.col("stored") != pl.col("reads")
-        has_jobs = pl.col("jobs").list.len() > 0
-        unread = pl.lit(has_other_settings) & ((pl.col("missed") > 0) | has_jobs)
-        rows = self._known.join(counts, on="row", how="left").filter(late | unread).drop("stored")
-        for record in rows.to_dicts():
-            placement = Placement.from_record(record)
-            keys = messages[placement.row]
-            is_late = placement.reads != len(keys)
-            is_read = is_late or placement.missed > 0
-            contents = [read(self._store, key) for key in keys] if is_read else []
-            anew = read_anew(placement, contents, self._settings)
-            reads = len(keys) or placement.reads
-            yield anew._replace(reads=reads, moved=self._now() if is_late else anew.moved)
-
-    def _stored_messages(self) -> dict[int, list[str]]:
-        """Return the keys of the stored messages by row."""
-        messages = defaultdict(list)
-        for entry in self._store.keys(self._messages):
-            name = _MESSAGES.search(entry.key)
-            if name:
-                messages[int(name["row"])].append(entry.key)
-        return messages
-
-    # The queries
-
-    def _query(self, due: pl.DataFrame, size: int, limit: Limit) -> Iterator[LinkAnswer]:
-        """Yield the answers, and store them from time to time; no batch begins beyond the limit."""
-        written = time.monotonic()
-        sent = 0
-        with ThreadPoolExecutor(self._settings.requests_at_a_time) as threads:
-            for batch in due.iter_slices(size):
-                if sent >= limit.requests:
-                    return
-                results = threads.map(self._check_row, batch.to_dicts())
-                answers = [answer for answer in results if answer is not None]
-                self._replace([answer.placement for answer in answers])
-                yield from answers
-                sent += sum(answer.questions.total() for answer in answers)
-                if self._stopped or time.monotonic() >= limit.until:
-                    return
-                if time.monotonic() - written >= KEEP_EVERY:
-                    self._write()
-                    written = time.monotonic()
-
-    def _check_row(self, row: Mapping[str, Any]) -> LinkAnswer | None:
-        """Query one link; None once the check is to stop: the row stays as it was."""
+    def _query(self, ids: LinkIds, row: Mapping[str, Any]) -> LinkAnswer | None:
+        """Query one link; None once the check is to stop: the link stays as it was."""
         if self._stopped:
             return None
-        answer = query_link(self._context, Placement.from_record(row), row["url"])
+        answer = query_link(self._context, ids, Placement.from_record(row), row["url"])
         match answer.failure:
             case UnauthorisedError():
                 self._stopped = cause_of(answer.failure)
@@ -276,8 +197,94 @@ class _PartCheck:
                 self._silent = 0
         return answer
 
+    def _note(self, answers: Sequence[LinkAnswer]) -> None:
+        """Store what a batch has learned, and count it."""
+        self._stored.write([answer.placement for answer in answers])
+        for answer in answers:
+            self._questions += answer.questions
+            self._counts["queried"] += 1
+            self._counts["asked"] += bool(answer.questions)
+            self._counts["unanswered"] += bool(answer.questions) and not answer.has_learned
+            self._counts["messages"] += answer.messages
 
-def _opened_seen(now: datetime) -> pl.Expr:
-    """Return when a link was first seen opened: now, where no check before knew that it was."""
-    first = pl.when("opened").then(pl.lit(now, dtypes()["opened_seen"]))
-    return pl.coalesce("opened_seen", first).alias("opened_seen")
+
+# Which links are due
+# --------------------------------------------------------------------------------------------------
+
+_DUE = pl.Schema({**PLACEMENTS, "cuid": pl.String(), "url": pl.String(), "expires_on": pl.Date()})
+_NOTHING_DUE = pl.DataFrame(schema={**_DUE, "urgency": pl.Float64(), "requests": pl.UInt32()})
+
+
+def followed_links(run: StoredRun) -> pl.DataFrame:
+    """Return the linked rows of a run (PLACEMENTS, cuid, url, expires_on)."""
+    known = read_placements(run.adapters, run.issuer, [run.id]).drop("run")
+    links = linked_rows(run, "row", "cuid", "url", "expires_on")
+    rows = links.join(known, on="row", how="left").with_columns(run=pl.lit(run.id))
+    return rows.select(*_DUE).cast(_DUE)
+
+
+def due_links(run: StoredRun, links: pl.DataFrame, turn: Turn) -> pl.DataFrame:
+    """Return the links of a run that are due, with `urgency` and `requests`.
+
+    `links`: as `followed_links` has them. A link is due until its card is placed, while it is
+    active or a job runs. `requests`: how many it takes to query a link, about.
+    """
+    since = datetime.combine(run.committed().as_of, datetime.min.time(), UTC)
+    running = pl.col("running").fill_null(value=False)
+    expires = pl.col("expires_on")
+    active = expires.is_null() | (expires >= turn.now.date()) | running
+    is_settled = pl.col("placed_at").is_not_null() & (pl.col("open_jobs") == 0)
+    # what comes due while the check may take is due
+    waited = pl.lit(turn.now) - pl.col("seen_at") + timedelta(minutes=turn.settings.look_minutes)
+    ratio = waited / _pause(turn, since, running)
+    unanswered = _is_unanswered(turn.settings)
+    due = pl.col("seen_at").is_null() | (ratio >= 1) | unanswered | turn.recheck
+    urgency = (
+        pl.when(running)
+        .then(RUNNING)
+        .when(pl.col("seen_at").is_null() & pl.col("trouble").is_null())
+        .then(NEVER_QUERIED)
+        .otherwise(pl.max_horizontal(ratio.fill_null(1.0), pl.when(unanswered).then(1.0)))
+    )
+    # of equally urgent links some are a little more so, always the same
+    order = pl.concat_str("run", "row").hash() / 2.0**64
+    rows = links.filter(~is_settled.fill_null(value=False) & active & due)
+    return rows.with_columns(urgency=urgency * (1 + order / 1e6), requests=_requests(turn)).sort(
+        "urgency", descending=True
+    )
+
+
+def _requests(turn: Turn) -> pl.Expr:
+    """Return how many requests a link takes: its record where it is not known to be opened, its
+    cardholder's messages where these are to be read, and its jobs that run or were never read.
+
+    Messages of a link that is not opened, so that no job can have written some, are read from time
+    to time all the same: a record may not know of every opening.
+    """
+    reads_record = pl.col("cardholder_id").is_null() | ~pl.col("opened").fill_null(value=False)
+    is_recent = pl.lit(turn.now) - pl.col("messages_at") < READ_ANYWAY_AFTER
+    has_no_messages = (~pl.col("opened") & is_recent).fill_null(value=False)
+    reads_messages = ~has_no_messages & turn.settings.follow_cardholders
+    return pl.sum_horizontal(reads_record, reads_messages, "open_jobs").cast(pl.UInt32)
+
+
+def _pause(turn: Turn, since: datetime, running: pl.Expr) -> pl.Expr:
+    """Return the time after which a link is queried again.
+
+    It grows with the time in which nothing happened, counted from the date of its run.
+    """
+    least = timedelta(hours=turn.settings.look_again_hours)
+    most = max(least, LONGEST_PAUSE)
+    quiet = (pl.lit(turn.now) - pl.col("moved_at").fill_null(since)) / QUIET_SHARE
+    return pl.when(running).then(least).otherwise(quiet.clip(least, most))
+
+
+def _is_unanswered(settings: ServiceSettings) -> pl.Expr:
+    """Return which rows are due at once: the last check left something that can be asked."""
+    silent_record = pl.col("trouble") == NO_OPENING
+    knows_jobs = pl.col("running").is_not_null()
+    # a record that does not say will not say it later: its jobs do
+    refused = pl.col("trouble").is_not_null() & ~(silent_record & knows_jobs)
+    has_missed = pl.sum_horizontal("lost", "unread") > 0
+    never_asked = ~knows_jobs & ~has_missed & settings.follow_cardholders
+    return refused | pl.col("jobs_trouble").is_not_null() | never_asked

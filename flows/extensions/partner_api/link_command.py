@@ -257,6 +257,8 @@ def _linked(single: SingleLink) -> Result:
     expires = f"{cuid}: expires on {answer.expires_on}"
     if single.ends_otherwise:
         expires += f" by the partner's record; {single.asked.link_until} was requested"
+    if answer.expires_form:
+        expires += f", as is usual or was requested: {answer.expires_form} cannot be read"
     lines = [
         f"{answer.url}",
         expires,

@@ -13,18 +13,7 @@ from typing import NamedTuple, TypeVar
 
 from flows.errors import CardlinkError, TryAgainError
 from flows.extensions.partner_api.card_link import CardLink
-from flows.extensions.partner_api.job_records import Job, Placement, job, kept, with_messages
-from flows.extensions.partner_api.run_links import LinkIds
-from flows.extensions.partner_api.service import (
-    AnswerLostError,
-    NoSuchRecordError,
-    Placing,
-    ServiceRefusedError,
-    StrangeAnswerError,
-    UnauthorisedError,
-)
-from flows.extensions.partner_api.settings import ServiceSettings
-from flows.extensions.partner_api.unknowns import (
+from flows.extensions.partner_api.causes import (
     NO_CARDHOLDER,
     NO_LINK_ID,
     NO_OPENING,
@@ -35,8 +24,18 @@ from flows.extensions.partner_api.unknowns import (
     UNAVAILABLE,
     UNREADABLE,
 )
-from flows.runs.identity import canonical, digest
-from flows.runs.store import Store
+from flows.extensions.partner_api.job_records import Job, Placement, job, kept, with_messages
+from flows.extensions.partner_api.placements import StoredPlacements
+from flows.extensions.partner_api.run_links import LinkIds
+from flows.extensions.partner_api.service import (
+    AnswerLostError,
+    NoSuchRecordError,
+    Placing,
+    ServiceRefusedError,
+    StrangeAnswerError,
+    UnauthorisedError,
+)
+from flows.extensions.partner_api.settings import ServiceSettings
 
 LINK_RECORDS = "link records"
 MESSAGES = "messages"
@@ -55,10 +54,14 @@ class Question(NamedTuple):
 
 
 class LinkAnswer(NamedTuple):
-    """What the queries for one link came to; `failure` is the error that ended them early."""
+    """What the queries for one link came to; `failure` is the error that ended them early.
+
+    `messages`: how many responses with messages were stored.
+    """
 
     placement: Placement
     questions: Counter[Question]
+    messages: int
     failure: CardlinkError | None
 
     @property
@@ -68,19 +71,17 @@ class LinkAnswer(NamedTuple):
 
 
 class QueryContext(NamedTuple):
-    """Whom to query and how, and the prefix below which messages are stored."""
+    """Whom to query and how, and where messages are stored."""
 
     service: Placing
     settings: ServiceSettings
-    store: Store
-    messages: str
+    stored: StoredPlacements
     now: Callable[[], datetime]
-    ids: LinkIds
 
 
-def query_link(context: QueryContext, placement: Placement, url: str) -> LinkAnswer:
+def query_link(context: QueryContext, ids: LinkIds, placement: Placement, url: str) -> LinkAnswer:
     """Follow a link's record to its cardholder, to its jobs, to their ends."""
-    return _LinkQueries(context, placement).answer(url)
+    return _LinkQueries(context, ids, placement).answer(url)
 
 
 class _FailedError(Exception):
@@ -92,11 +93,13 @@ class _FailedError(Exception):
 
 
 class _LinkQueries:
-    def __init__(self, context: QueryContext, placement: Placement) -> None:
+    def __init__(self, context: QueryContext, ids: LinkIds, placement: Placement) -> None:
         self._context = context
+        self._ids = ids
         self._before = placement
         self._placement = placement._replace(trouble=None, jobs_trouble=None)
         self._questions: Counter[Question] = Counter()
+        self._messages = 0  # responses that were stored
         self._follows = context.settings.follow_cardholders
 
     def answer(self, url: str) -> LinkAnswer:
@@ -107,28 +110,21 @@ class _LinkQueries:
             self._read_jobs()
         except _FailedError as failed:
             failure = failed.error
-        answer = LinkAnswer(self._placement, self._questions, failure)
-        return answer._replace(placement=self._dated(answer))
-
-    def _dated(self, answer: LinkAnswer) -> Placement:
-        """Return what is known now, and when it was learned, and when something had happened."""
-        placement = answer.placement
+        answer = LinkAnswer(self._placement, self._questions, self._messages, failure)
         now = self._context.now()
+        dated = answer.placement.dated(self._before, now)
         if answer.has_learned:
-            placement = placement._replace(seen=now)
-        was_opened = bool(placement.opened) and not self._before.opened
-        if was_opened or placement.jobs != self._before.jobs:
-            placement = placement._replace(moved=now)
-        return placement
+            dated = dated._replace(seen_at=now)
+        return answer._replace(placement=dated)
 
     def _read_record(self, url: str) -> None:
         """Read the link's record, unless its cardholder and its opening are known."""
         if self._placement.cardholder_id and self._placement.opened:
             return
-        link_id = self._context.ids.of(url, self._placement.cuid)
+        link_id = self._ids.of(url, self._placement.cuid)
         if link_id is None:
             self._in_vain(LINK_RECORDS, NO_LINK_ID)
-        elif self._context.ids.is_shared(link_id):
+        elif self._ids.is_shared(link_id):
             self._in_vain(LINK_RECORDS, SHARED_LINK_ID)
         else:
             self._read_record_of(link_id)
@@ -181,39 +177,26 @@ class _LinkQueries:
         except NoSuchRecordError:  # this cardholder has no messages yet
             body = b""
         messages = kept(body)
+        unread = self._placement.unread
         if messages:
-            now = self._context.now()
-            content = canonical(
-                {"cardholder_id": cardholder_id, "at": now.isoformat(), "messages": messages}
-            )
-            name = f"{self._placement.row:09d}-{now:%Y%m%dT%H%M%S%f}-{digest(content)[:8]}.json"
-            reads = self._placement.reads + self._is_stored(name, content)
-            missed = self._placement.missed
-            placement = with_messages(self._placement, content, self._context.settings)
-            self._placement = placement._replace(reads=reads)
-            if self._placement.missed > missed:
-                self._in_vain(MESSAGES, UNREADABLE)
-                return
+            self._context.stored.store_messages(self._placement, self._context.now(), messages)
+            self._messages += 1
+            self._placement = with_messages(self._placement, messages, self._context.settings)
+        if self._placement.unread > unread:
+            self._in_vain(MESSAGES, UNREADABLE)
+            return
         self._questions[Question(MESSAGES, ANSWERED)] += 1
         now = self._context.now()
-        self._placement = self._placement._replace(jobs_asked=True, messages_seen=now)
+        self._placement = self._placement._replace(jobs_asked=True, messages_at=now)
 
     def _is_unopened(self) -> bool:
         """Return whether a link cannot have led to a job that its messages were not read for.
 
         They are read from time to time all the same: a record may not know of every opening.
         """
-        read = self._placement.messages_seen
+        read = self._placement.messages_at
         is_recent = read is not None and self._context.now() - read < READ_ANYWAY_AFTER
         return self._placement.opened is False and is_recent
-
-    def _is_stored(self, name: str, content: bytes) -> bool:
-        """Store messages, and return whether they are new there."""
-        try:
-            return self._context.store.create(self._context.messages + name, content)
-        except TryAgainError:
-            # the store fails: the messages still count for the row, and are stored with the table
-            return False
 
     def _read_jobs(self) -> None:
         """Read the record of each job that has not ended or was never read."""
@@ -246,7 +229,7 @@ class _LinkQueries:
         ) as error:
             failure: CardlinkError = error
         if isinstance(failure, AnswerLostError):
-            self._placement = self._placement._replace(missed=self._placement.missed + 1)
+            self._placement = self._placement._replace(lost=self._placement.lost + 1)
         self._in_vain(source, cause_of(failure))
         raise _FailedError(failure)
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from datetime import date
 from typing import Any, Final, NamedTuple
 
-import polars as pl
 from pydantic import ValidationError
 
 from flows.errors import CardlinkError, OperatorError, TryAgainError
@@ -30,7 +29,7 @@ from flows.redaction import redact
 from flows.results.confirmed_forms import link_rules
 from flows.results.links import judge_link
 from flows.results.masking import mask
-from flows.results.read import day_in
+from flows.results.partner_days import PartnerDay, read_day
 from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
 from flows.runs.single_links import SingleLink, record_answer, record_request
@@ -295,21 +294,19 @@ class SingleRequests:
             return SingleAnswered(outcome=REFUSED, at=now, link_id=kept_id, reasons=reasons)
         if link_id is not None and link_id not in url:
             link_id = redact(link_id)
-        expires_raw = response.expires_raw
+        written = PartnerDay(None, None)
+        if response.expires_raw:
+            is_day_first = self._context.issuer.portal.day_first
+            written = read_day(response.expires_raw, is_day_first=is_day_first)
         return SingleAnswered(
             outcome=LINKED,
             at=now,
             link_id=link_id,
             url=url,
-            expires_on=self._expires_on(expires_raw, attempt.link_until),
-            expires_raw=redact(expires_raw) if expires_raw else None,
+            # by its record, else as requested, else as is usual
+            expires_on=written.day or attempt.link_until or after(USUAL_LIFE, self._today),
+            expires_form=written.form,
         )
-
-    def _expires_on(self, raw: str | None, until: date | None) -> date:
-        """Return the day a link expires: from its record, else as requested, else as is usual."""
-        record = pl.DataFrame({"expires": [raw]}, {"expires": pl.String})
-        day: date | None = record.select(day_in("expires")).item()
-        return day or until or after(USUAL_LIFE, self._today)
 
     def _recorded(self, prepared: Prepared, answered: SingleAnswered) -> SingleLink:
         single = prepared.single._replace(answered=answered)

@@ -1,40 +1,25 @@
-"""How far links came: what the service and transaction reports say of them, in the database.
-
-Both are brought up to date as the book is (`flows/book/upkeep.py`). Of placements only the runs
-that were checked since are read again: each check marks its run before it begins and when it has
-ended (`placements.py`). Of a check that has not ended the next reader reads again.
+"""How far links came: what the service and transaction reports say of cards.
 
 A transaction report names a cardholder, not a card: it says nothing of one who has several cards
 with links, nor of an issue that is newer than what it reports.
 """
 
-from collections.abc import Callable, Collection, Mapping
-from typing import NamedTuple
+from collections.abc import Callable
 
 import polars as pl
-from sqlalchemy import Connection, select
-from sqlalchemy import update as update_rows
+from sqlalchemy import and_, case, or_, select
 
-from flows.book.news import read_mark
 from flows.book.stages import STAGES
-from flows.book.stored_book import delete_rows, insert_rows, of_turn, read_attempts, replace_row
 from flows.book.upkeep import BookOfRuns, tables
 from flows.database.bulk import read_frame
-from flows.extensions.partner_api.link_placements import BILLABLE
-from flows.extensions.partner_api.placements import (
-    check_marks,
-    is_checked,
-    read_placements,
-)
-from flows.extensions.partner_api.tables import PLACEMENT, READ_CHECK
+from flows.extensions.partner_api.causes import REPORTS, SERVICE
+from flows.extensions.partner_api.jobs import BILLABLE
+from flows.extensions.partner_api.tables import PLACEMENT
 from flows.extensions.partner_api.transactions import reported
-from flows.extensions.partner_api.unknowns import REPORTS, SERVICE
 from flows.runs.cards import ISSUE
 from flows.runs.single_links import ARRIVED
-from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
-from flows.runs.threads import concurrently
-from schemas.database import READ_RUN, WATERMARK
+from schemas.database import ATTEMPT
 
 FOLLOWED = pl.Schema(  # what the service says of a link; null: it does not say
     {
@@ -67,30 +52,40 @@ REPORTED = pl.Schema(  # what transaction reports say of a cardholder
     }
 )
 _OF_LINK = (*STAGES, "under_way", "failed")
-_PLACED = [
-    *("row", "opened", "opened_seen", "authenticated"),
-    *("running", "termination_type", "settled", "seen", "moved"),
-]
 
 
-def followed_links(placements: pl.DataFrame, attempts: pl.DataFrame) -> pl.DataFrame:
-    """Return what the service says of the links of a run (FOLLOWED).
+def stages(runs: StoredRuns) -> Callable[[pl.DataFrame], pl.DataFrame]:
+    """Return what says of cards how far their links came."""
+    reports = reported_ends(reported(runs.adapters, runs.issuer, pl.lit(value=True)))
+    followed = followed_links(runs)
+    return lambda cards: known_of_cards(cards, followed, reports)
 
-    `placements`: row, opened, opened_seen, authenticated, running, termination_type, settled, seen,
-    moved. `attempts`: those of the run, which say whose each link is.
-    """
-    rows = attempts.select("run", "row", *ISSUE).unique("row", keep="last")
-    known = placements.join(rows, on="row").with_columns(
-        placed=_placed(),
-        under_way="running",
-        failed=_failed(),
-        opened_at="opened_seen",
-        moved_at="moved",
-        # a link is not queried any more once it is settled
-        placed_at=pl.when(_is_billable() & pl.col("settled")).then("seen"),
+
+def followed_links(runs: StoredRuns) -> pl.DataFrame:
+    """Return what the service says of an issuer's links (FOLLOWED), as their attempts name them."""
+    link = PLACEMENT.c
+    attempt = ATTEMPT.c
+    has_failed = ~link.running & link.placed_at.is_(None)
+    columns = {
+        **{name: attempt[name] for name in ("run", "row", *ISSUE)},
+        **{name: link[name] for name in ("opened", "opened_at", "authenticated")},
+        "placed": case((link.running.is_not(None), link.placed_at.is_not(None))),
+        "placed_at": link.placed_at,
+        "under_way": link.running,
+        "failed": case((has_failed, link.termination_type)),
+        "moved_at": link.moved_at,
+    }
+    is_of_row = and_(*(link[name] == attempt[name] for name in ("issuer", "run", "row")))
+    query = (
+        select(*(columns[name] for name in FOLLOWED))
+        .join_from(ATTEMPT, PLACEMENT, is_of_row)
+        .where(
+            attempt.issuer == runs.issuer, or_(link.opened.is_not(None), link.running.is_not(None))
+        )
+        .order_by(attempt.turn, attempt.place)
     )
-    says = pl.col("opened").is_not_null() | pl.col("placed").is_not_null()
-    return known.filter(says).select(*FOLLOWED).cast(FOLLOWED)
+    with tables(runs.adapters, runs.issuer, BookOfRuns(runs)) as connection:
+        return read_frame(connection, query, FOLLOWED)
 
 
 def reported_ends(reported: pl.DataFrame) -> pl.DataFrame:
@@ -225,99 +220,3 @@ def _either(*sources: pl.Expr | str) -> pl.Expr:
     says = [pl.col(source) if isinstance(source, str) else source for source in sources]
     is_said = pl.any_horizontal(source.fill_null(value=False) for source in says)
     return pl.when(is_said).then(True).otherwise(pl.coalesce(says))
-
-
-class _Update(NamedTuple):
-    """What is to be written: `version` is that of the watermark it was worked out from.
-
-    `checked`: the mark of the last check of each run whose `followed` links were read; "" where it
-    has not ended. `gone`: runs that have no attempts any more.
-    """
-
-    version: int
-    checked: Mapping[str, str]
-    gone: Collection[str]
-    followed: pl.DataFrame
-
-
-class StagesOfLinks:
-    """What is known of an issuer's links beyond that they came; a Projection (`upkeep.py`)."""
-
-    def __init__(self, runs: StoredRuns) -> None:
-        self._runs = runs
-        self._store = runs.store
-        self._issuer = runs.issuer
-
-    def work_out(self, connection: Connection) -> _Update | None:
-        """Return what is to be written, None where nothing came since."""
-        version = read_mark(connection, self._issuer).version
-        known = select(READ_CHECK.c.run, READ_CHECK.c.mark).where(
-            READ_CHECK.c.issuer == self._issuer
-        )
-        read = dict(connection.execute(known).tuples().all())
-        turns = self._turns(connection)
-        checked, followed = self._followed(self._runs.within(connection), connection, turns, read)
-        gone = read.keys() - turns.keys()
-        if not (checked or gone):
-            return None
-        return _Update(version, checked, gone, followed)
-
-    def write(self, connection: Connection, update: _Update) -> bool:
-        """Write it; False where somebody else has written since it was worked out."""
-        if read_mark(connection, self._issuer).version != update.version:
-            return False
-        for run in [*update.checked, *update.gone]:
-            delete_rows(connection, PLACEMENT, self._issuer, run=run)
-        for run in update.gone:
-            delete_rows(connection, READ_CHECK, self._issuer, run=run)
-        insert_rows(connection, PLACEMENT, self._issuer, update.followed)
-        for run, mark in update.checked.items():
-            replace_row(connection, READ_CHECK, {"issuer": self._issuer, "run": run, "mark": mark})
-        version = update_rows(WATERMARK).where(WATERMARK.c.issuer == self._issuer)
-        connection.execute(version.values(version=update.version + 1))
-        return True
-
-    def _turns(self, connection: Connection) -> dict[str, int]:
-        """Return the turns of the runs whose attempts count."""
-        query = select(READ_RUN.c.run, READ_RUN.c.turn).where(
-            READ_RUN.c.issuer == self._issuer, READ_RUN.c.turn.is_not(None)
-        )
-        return dict(connection.execute(query).tuples().all())
-
-    def _followed(
-        self,
-        runs: StoredRuns,
-        connection: Connection,
-        turns: Mapping[str, int],
-        read: Mapping[str, str],
-    ) -> tuple[dict[str, str], pl.DataFrame]:
-        """Return the runs whose links were checked since, and what the service says of them."""
-        marks = check_marks(self._store, self._issuer)
-        changed = sorted(run for run in turns if marks.get(run) not in (None, read.get(run)))
-        attempts = [self._attempts(connection, turns[run]) for run in changed]
-        frames = concurrently(
-            lambda pair: self._links(runs, *pair), list(zip(changed, attempts, strict=True))
-        )
-        checked = {
-            run: marks[run] if is_checked(self._store, self._issuer, run) else "" for run in changed
-        }
-        return checked, pl.concat([pl.DataFrame(schema=FOLLOWED), *frames])
-
-    def _attempts(self, connection: Connection, turn: int) -> pl.DataFrame:
-        return read_attempts(connection, self._issuer, ("run", "row", *ISSUE), of_turn(turn))
-
-    def _links(self, runs: StoredRuns, run_id: str, attempts: pl.DataFrame) -> pl.DataFrame:
-        run = StoredRun.by_id(runs.adapters, run_id)
-        known = [read_placements(run, part, _PLACED) for part in run.committed().ledger]
-        return followed_links(pl.concat(known), attempts)
-
-
-def stages(runs: StoredRuns) -> Callable[[pl.DataFrame], pl.DataFrame]:
-    """Return what says of cards how far their links came."""
-    projections = BookOfRuns(runs), StagesOfLinks(runs)
-    with tables(runs.adapters, runs.issuer, *projections) as connection:
-        columns = [PLACEMENT.c[name] for name in FOLLOWED]
-        query = select(*columns).where(PLACEMENT.c.issuer == runs.issuer)
-        followed = read_frame(connection, query.order_by(*PLACEMENT.primary_key), FOLLOWED)
-    reports = reported_ends(reported(runs.adapters, runs.issuer, pl.lit(value=True)))
-    return lambda cards: known_of_cards(cards, followed, reports)

@@ -1,24 +1,22 @@
-"""What is stored of cardholders here: found for an export or an erasure, and taken out."""
+"""What is stored of cardholders here: found for an export or an erasure, and taken out.
+
+What is known of a run's links is deleted with its ledger.
+"""
 
 from collections.abc import Collection, Iterable, Iterator
+from itertools import chain
 
-import polars as pl
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select
 
 from flows.book.stored_book import delete_rows
-from flows.extensions.partner_api.placements import (
-    mark_check,
-    messages_of,
-    placements_key,
-    read_placements,
-    transactions,
-)
-from flows.extensions.partner_api.tables import REPORTED_ROW
+from flows.extensions.partner_api.placements import transactions
+from flows.extensions.partner_api.tables import PLACEMENT, REPORTED_ROW, SERVICE_MESSAGE
 from flows.extensions.partner_api.transactions import POSITION, reported_rows
 from flows.runs.context import IssuerContext
 from flows.runs.erased import IDENTITY, Mention, People, Place, rows_of
-from flows.runs.frames import from_parquet, write_parquet
-from flows.runs.store import Cleaner, read
+from flows.runs.journal import plain
+from flows.runs.keys import runs as runs_of
+from flows.runs.store import Cleaner
 from flows.runs.stored_run import StoredRun
 
 PLACE = "placements"
@@ -31,11 +29,7 @@ PLACES = {
         erased=True,
     )
 }
-
-
-def folders() -> tuple[str, ...]:
-    """Return the folders of an issuer that erasures clean."""
-    return ("placements",)
+_OF_LINKS = (PLACEMENT, SERVICE_MESSAGE)
 
 
 def places() -> dict[str, Place]:
@@ -56,46 +50,51 @@ def mentions(context: IssuerContext, people: People, runs: Collection[str]) -> I
 
 
 def _in_run(run: StoredRun, people: People) -> Iterator[Mention]:
-    """Yield the placements of cardholders in a run, and their messages."""
-    for part in run.committed().ledger:
-        names = run.ledger_part(part, IDENTITY)
-        rows = tuple(names.filter(rows_of(people, names))["row"])
-        known = read_placements(run, part).filter(pl.col("row").is_in(rows))
-        if not known.is_empty():
-            yield Mention(PLACE, placements_key(run, part), known.to_dicts(), run.id, rows)
-        folder = messages_of(run, part)
-        prefixes = tuple(f"{folder}{row:09d}-" for row in rows)
-        for entry in run.store.keys(folder):
-            if entry.key.startswith(prefixes):
-                text = read(run.store, entry.key).decode("utf-8", "replace")
-                yield Mention(PLACE, entry.key, [{"message": text}], run.id, rows)
+    """Yield what is known of the links of cardholders in a run, and their messages."""
+    own = (part.filter(rows_of(people, part))["row"] for part in run.ledger(IDENTITY))
+    rows = tuple(chain.from_iterable(own))
+    for table in _OF_LINKS:
+        of_run = (table.c.issuer == run.issuer) & (table.c.run == run.id)
+        query = select(table).where(of_run, table.c.row.in_(rows))
+        with run.adapters.database.snapshot() as connection:
+            facts = [plain(row) for row in connection.execute(query).mappings()]
+        if facts:
+            yield Mention(PLACE, f"database, table {table.name}, run {run.id}", facts, run.id, rows)
 
 
 def erase(
-    context: IssuerContext, cleaner: Cleaner, _people: People, named: Iterable[Mention]
+    context: IssuerContext, _cleaner: Cleaner, _people: People, named: Iterable[Mention]
 ) -> None:
     """Take cardholders out of what is known of links, and of transaction reports."""
-    for mention in named:
-        if mention.place != PLACE:
-            continue
-        if mention.key == REPORTS:
-            _erase_reported(context, mention)
-        elif mention.key.endswith(".json"):
-            cleaner.delete(mention.key)
-        else:
-            run = StoredRun.by_id(context.adapters, mention.run)
-            known = from_parquet(read(run.store, mention.key))
-            others = known.filter(~pl.col("row").is_in(mention.rows))
-            write_parquet(run.store, mention.key, others)
-            mark_check(run)
-
-
-def _erase_reported(context: IssuerContext, named: Mention) -> None:
+    of_place = [mention for mention in named if mention.place == PLACE]
     issuer = context.issuer.issuer
 
     def work(connection: Connection) -> None:
-        for row in named.facts:
-            place = {"file": row["file"], POSITION: row[POSITION]}
-            delete_rows(connection, REPORTED_ROW, issuer, **place)
+        for mention in of_place:
+            for facts in mention.facts:
+                if mention.key == REPORTS:
+                    place = {"file": facts["file"], POSITION: facts[POSITION]}
+                    delete_rows(connection, REPORTED_ROW, issuer, **place)
+                else:
+                    _delete_links(connection, issuer, run=facts["run"], row=facts["row"])
 
     context.adapters.database.act(issuer, work)
+
+
+def before_purge(context: IssuerContext, keys: Collection[str]) -> None:
+    """Delete what is known of the links of the runs whose ledgers are among these objects."""
+    issuer = context.issuer.issuer
+    below_runs = (key.removeprefix(runs_of(issuer)) for key in keys)
+    parts = (below.split("/") for below in below_runs)
+    runs = {run for run, folder, *_ in parts if folder == "ledger"}
+
+    def work(connection: Connection) -> None:
+        for run in runs:
+            _delete_links(connection, issuer, run=run)
+
+    context.adapters.database.act(issuer, work)
+
+
+def _delete_links(connection: Connection, issuer: str, **of_link: object) -> None:
+    for table in _OF_LINKS:
+        delete_rows(connection, table, issuer, **of_link)

@@ -1,114 +1,176 @@
-"""The placements of a run's links, as they are stored: what the service said of each.
+"""What the service said of an issuer's links, as the database has it.
 
-Messages are stored, create-only, before they are interpreted, because the partner gives each one
-once. Everything else can be derived from them again, in any order.
+Messages are stored before they are used, because the partner gives each one once. What they say is
+in the row of their link, and is read anew where a check was killed, or the settings are others.
 """
 
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from io import BytesIO
+from typing import Any
 
 import polars as pl
-from pydantic import BaseModel, ConfigDict, ValidationError
+from sqlalchemy import ColumnElement, Connection, and_, func, insert, or_, select, update
 
-from flows.extensions.partner_api.link_placements import dtypes
-from flows.runs.identity import canonical, digest
+from flows.book.stored_book import replace_row
+from flows.database.bulk import read_frame
+from flows.extensions.partner_api.job_records import Placement, read_anew, reading_of
+from flows.extensions.partner_api.profile import Profile
+from flows.extensions.partner_api.tables import FUNNEL, PLACEMENT, SERVICE_MESSAGE
+from flows.runs.adapters import Adapters
 from flows.runs.keys import issuer_prefix
-from flows.runs.store import ObjectMissingError, Store, read, read_if_stored
+from flows.runs.single_links import ARRIVED, LINK
 from flows.runs.stored_run import StoredRun
-from schemas.manifest import LedgerPart
+from schemas.ledger import LINKED
 
 transactions = issuer_prefix("transactions")  # the partner's transaction reports are dropped here
-# the funnel over an issuer's runs, and the transaction reports read for it
-placements = issuer_prefix("placements")
 
-
-def placements_of(run: StoredRun) -> str:
-    """Return the prefix of the partner's messages about a run's links, and what they mean."""
-    return f"{run.keys.base}placements/"
-
-
-def placements_key(run: StoredRun, part: LedgerPart) -> str:
-    """Return the placements key of one ledger part."""
-    return placements_of(run) + part.name
-
-
-def messages_of(run: StoredRun, part: LedgerPart) -> str:
-    """Return the prefix of the messages about the links of one ledger part."""
-    return f"{placements_of(run)}messages/{part.name.partition('.')[0]}/"
+PLACEMENTS = pl.Schema(  # columns of the table
+    {
+        "run": pl.String(),
+        "row": pl.UInt32(),
+        "cardholder_id": pl.String(),
+        "opened": pl.Boolean(),
+        "opened_at": ARRIVED,
+        "authenticated": pl.Boolean(),
+        "running": pl.Boolean(),
+        "termination_type": pl.String(),
+        "placed_at": ARRIVED,
+        "merchant_site": pl.String(),
+        "jobs": pl.String(),  # JSON
+        "open_jobs": pl.UInt32(),
+        "lost": pl.UInt32(),
+        "unread": pl.UInt32(),
+        "trouble": pl.String(),
+        "jobs_trouble": pl.String(),
+        "seen_at": ARRIVED,
+        "moved_at": ARRIVED,
+        "messages_at": ARRIVED,
+    }
+)
+_READ_AT_A_TIME = 500  # rows whose messages are read anew in one transaction
 
 
 def read_placements(
-    run: StoredRun, part: LedgerPart, columns: list[str] | None = None
+    adapters: Adapters, issuer: str, runs: Collection[str], *which: ColumnElement[bool]
 ) -> pl.DataFrame:
-    """Return the placements of one ledger part; none before the first check.
+    """Return what the service said of the links of some runs (PLACEMENTS), in order.
 
-    They have the columns of `Placements`, or `columns` of them.
+    `which`: conditions that hold for them.
     """
-    try:
-        content = BytesIO(read(run.store, placements_key(run, part)))
-    except ObjectMissingError:
-        return pl.DataFrame(schema=dtypes()).select(columns or list(dtypes()))
-    return pl.read_parquet(content, columns=columns)
+    query = select(*(PLACEMENT.c[name] for name in PLACEMENTS)).where(
+        PLACEMENT.c.issuer == issuer, PLACEMENT.c.run.in_(list(runs)), *which
+    )
+    with adapters.database.snapshot() as connection:
+        return read_frame(connection, query.order_by(*PLACEMENT.primary_key), PLACEMENTS)
 
 
-def checks(issuer: str) -> str:
-    """Return the prefix of the marks of checks: an object for each run whose links were queried."""
-    return f"{placements(issuer)}checks/"
+def linked_rows(run: StoredRun, *columns: str) -> pl.DataFrame:
+    """Return the rows of a run that have a link, single links included; none before its report.
 
-
-class _Mark(BaseModel):
-    """A check of a run's links: when it began; at its end, a digest of what is stored of them."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-    began: datetime | None = None
-    placements: str = ""
-    reading: str = ""  # a digest of the settings that the service's answers were read with
-
-
-def mark_check(run: StoredRun, began: datetime | None = None, reading: str = "") -> None:
-    """Note that the placements of a run may change from now on, or that a check has ended.
-
-    So one listing says of which runs they may be others than before. `reading`: a digest of the
-    settings that its answers were read with; without it, as noted before.
+    `columns`: some of LINK; without any, all.
     """
-    reading = reading or read_with(run)
-    mark = _Mark(began=began, reading=reading)
-    if began is None:
-        entries = run.store.keys(placements_of(run), shallow=True)
-        tables = [entry.key for entry in entries if entry.key.endswith(".parquet")]
-        contents = [digest(read(run.store, key)) for key in tables]
-        mark = _Mark(placements=digest("".join(contents).encode()), reading=reading)
-    run.store.replace(_mark_key(run.issuer, run.id), [canonical(mark.model_dump(mode="json"))])
+    names = list(columns or LINK)
+    if run.summary is None:
+        return LINK.to_frame().select(names)
+    frames = run.rows(names, pl.col("state") == LINKED)
+    return pl.concat([LINK.to_frame().select(names), *frames])
 
 
-def read_with(run: StoredRun) -> str:
-    """Return the digest of the settings that answers about a run's links were last read with."""
-    return _mark(run.store, run.issuer, run.id).reading
+class StoredPlacements:
+    """The rows of the links and messages of an issuer, written as a check learns of them."""
+
+    def __init__(self, adapters: Adapters, issuer: str, profile: Profile) -> None:
+        self._adapters = adapters
+        self._issuer = issuer
+        self._profile = profile
+        self._reading = reading_of(profile)
+
+    def store_messages(self, link: Placement, now: datetime, messages: Sequence[Any]) -> None:
+        """Store the messages of a response; they are not counted in yet."""
+        message = SERVICE_MESSAGE.c
+        key = {"issuer": self._issuer, "run": link.run, "row": link.row}
+        of_link = and_(*(message[name] == value for name, value in key.items()))
+
+        def work(connection: Connection) -> None:
+            last = connection.scalar(select(func.max(message.number)).where(of_link)) or 0
+            row = {**key, "number": last + 1, "at": now, "content": messages, "reading": ""}
+            connection.execute(insert(SERVICE_MESSAGE).values(row))
+
+        self._adapters.database.act(self._issuer, work)
+
+    def write(self, links: Iterable[Placement]) -> None:
+        """Write what is known of links, in which their messages are counted."""
+        rows = [{"issuer": self._issuer, **link.record()} for link in links]
+        message = SERVICE_MESSAGE.c
+
+        def work(connection: Connection) -> None:
+            for row in rows:
+                replace_row(connection, PLACEMENT, row)
+                of_link = and_(*(message[name] == row[name] for name in ("issuer", "run", "row")))
+                connection.execute(
+                    update(SERVICE_MESSAGE).where(of_link).values(reading=self._reading)
+                )
+
+        self._adapters.database.act(self._issuer, work)
+
+    def read_anew(self, now: datetime) -> None:
+        """Count in the messages that a killed check left, or that other settings were read with."""
+        messages = self._other_messages()
+        keys = list(messages)
+        for start in range(0, len(keys), _READ_AT_A_TIME):
+            block = keys[start : start + _READ_AT_A_TIME]
+            known = self._known(block)
+            links = []
+            for run, row in block:
+                before = known.get((run, row), Placement(run, row))
+                link = read_anew(before, messages[run, row], self._profile)
+                links.append(link.dated(before, now))
+            self.write(links)
+
+    def _other_messages(self) -> dict[tuple[str, int], list[Any]]:
+        """Return all messages of the links that have some that were read otherwise, in order."""
+        message = SERVICE_MESSAGE.c
+        is_other = or_(message.reading < self._reading, message.reading > self._reading)
+        other = select(message.run, message.row).where(message.issuer == self._issuer, is_other)
+        links = other.distinct().subquery()
+        query = (
+            select(message.run, message.row, message.content)
+            .join(links, and_(links.c.run == message.run, links.c.row == message.row))
+            .where(message.issuer == self._issuer)
+            .order_by(message.run, message.row, message.number)
+        )
+        contents: dict[tuple[str, int], list[Any]] = {}
+        with self._adapters.database.snapshot() as connection:
+            for run, row, content in connection.execute(query):
+                contents.setdefault((run, row), []).append(content)
+        return contents
+
+    def _known(self, keys: Sequence[tuple[str, int]]) -> dict[tuple[str, int], Placement]:
+        is_meant = PLACEMENT.c.row.in_([row for _, row in keys])
+        runs = {run for run, _ in keys}
+        known = read_placements(self._adapters, self._issuer, runs, is_meant)
+        links = map(Placement.from_record, known.iter_rows(named=True))
+        return {(link.run, link.row): link for link in links}
 
 
-def check_marks(store: Store, issuer: str) -> dict[str, str]:
-    """Return the runs whose links were queried, each with a text that every check changes."""
-    prefix = checks(issuer)
-    return {
-        entry.key.removeprefix(prefix).removesuffix(".json"): entry.version
-        for entry in store.keys(prefix)
-    }
+def has_placements(adapters: Adapters, issuer: str, run: str) -> bool:
+    """Return whether the service was asked about a link of a run."""
+    own = (PLACEMENT.c.issuer == issuer) & (PLACEMENT.c.run == run)
+    with adapters.database.snapshot() as connection:
+        return connection.execute(select(PLACEMENT.c.row).where(own).limit(1)).first() is not None
 
 
-def is_checked(store: Store, issuer: str, run: str) -> bool:
-    """Return whether the last check of a run has ended; one that was killed has not."""
-    mark = _mark(store, issuer, run)
-    return mark != _Mark() and mark.began is None
+def store_funnel(adapters: Adapters, issuer: str, facts: Mapping[str, Any]) -> None:
+    """Keep the funnel over an issuer's runs, in place of the one before."""
+    row = {"issuer": issuer, "facts": facts}
+    adapters.database.act(issuer, lambda connection: replace_row(connection, FUNNEL, row))
 
 
-def _mark(store: Store, issuer: str, run: str) -> _Mark:
-    """Return the mark of a run's last check, an empty one where there is none."""
-    content = read_if_stored(store, _mark_key(issuer, run))
-    try:
-        return _Mark.model_validate_json(content or b"")
-    except ValidationError:  # not written by us, or not whole
-        return _Mark()
-
-
-def _mark_key(issuer: str, run: str) -> str:
-    return f"{checks(issuer)}{run}.json"
+def stored_funnel(adapters: Adapters, issuer: str) -> dict[str, Any] | None:
+    """Return the funnel over an issuer's runs of the last check; None without one."""
+    query = select(FUNNEL.c.facts).where(FUNNEL.c.issuer == issuer)
+    with adapters.database.snapshot() as connection:
+        funnel: dict[str, Any] | None = connection.scalar(query)
+    return funnel

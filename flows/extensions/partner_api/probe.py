@@ -13,8 +13,6 @@ from itertools import chain, product
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-import polars as pl
-
 from flows.extensions.partner_api.card_link import CardLink
 from flows.extensions.partner_api.profile import NAMES, Places, Profile
 from flows.extensions.partner_api.run_links import LinkedRow
@@ -28,7 +26,7 @@ from flows.extensions.partner_api.translation import (
     value_at,
 )
 from flows.redaction import redact
-from flows.results.read import day_in
+from flows.results.partner_days import form_of, read_day
 from flows.steps import counted
 from schemas.reference import toml
 
@@ -76,7 +74,7 @@ class ReadRecord(NamedTuple):
     def _expiry(self, today: date) -> str:
         raw = self.link.expires_raw
         if self.expires_on is None:
-            return f"on a day in a form nobody knows: {redact(raw)}" if raw else NOT_SAID
+            return f"on a day in a form nobody knows: {form_of(raw)}" if raw else NOT_SAID
         days = (self.expires_on - today).days
         distance = f"in {counted(days, 'day')}" if days >= 0 else f"{counted(-days, 'day')} ago"
         return f"on {self.expires_on}, {distance}"
@@ -98,7 +96,7 @@ def read_record(document: object, settings: ServiceSettings) -> ReadRecord:
     opened_at = _moment(values.get("opened_on"))
     known = set(_paths(settings.fields("link")))
     others = {path: kind for path, kind in fields_of(document).items() if path not in known}
-    return ReadRecord(link, _day(link.expires_raw), opened_at, others)
+    return ReadRecord(link, read_day(link.expires_raw or "").day, opened_at, others)
 
 
 def differences(record: ReadRecord, row: LinkedRow) -> Iterator[str]:
@@ -113,12 +111,6 @@ def differences(record: ReadRecord, row: LinkedRow) -> Iterator[str]:
             f"the record expires on {record.expires_on}, our own on {row.expires_on}: "
             "renewals go by our own"
         )
-
-
-def _day(raw: str | None) -> date | None:
-    frame = pl.DataFrame({"raw": [raw]}, {"raw": pl.String})
-    day: date | None = frame.select(day_in("raw")).item()
-    return day
 
 
 def _moment(value: object) -> str | None:

@@ -7,53 +7,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import date
-from itertools import chain
 from typing import Any, Final, NamedTuple, Protocol
 
 import polars as pl
 
 from flows.errors import OperatorError
 from flows.extensions.partner_api.card_link import CardLink
-from flows.extensions.partner_api.funnel import ENDS
-from flows.extensions.partner_api.placements import read_placements
+from flows.extensions.partner_api.job_records import best, jobs_of
+from flows.extensions.partner_api.placements import linked_rows, read_placements
 from flows.extensions.partner_api.settings import BY_CUID, ServiceSettings
-from flows.extensions.partner_api.unknowns import LOST_MESSAGES, NEVER_ASKED, NO_AUTHENTICATION
-from flows.runs.single_links import LINK
 from flows.runs.stored_run import StoredRun
 from flows.steps import Option, Sentence, Slot, Step
-from schemas.ledger import LINKED
-from schemas.manifest import LedgerPart
-
-
-def service_stages(run: StoredRun, part: LedgerPart) -> pl.DataFrame:
-    """Return row, ENDS and CAUSES of one ledger part: what the service says of its links."""
-    columns = ["row", *ENDS, "missed", "trouble", "jobs_trouble"]
-    return read_placements(run, part, columns).select("row", *ENDS, *_causes())
-
-
-def _causes() -> list[pl.Expr]:
-    """Return why a row's stages are not known (CAUSES); null where they are."""
-    lost = pl.when(pl.col("missed") > 0).then(pl.lit(LOST_MESSAGES))
-    unknown_jobs = pl.coalesce("jobs_trouble", lost, pl.lit(NEVER_ASKED))
-    opened = pl.coalesce("trouble", pl.lit(NEVER_ASKED))
-    authenticated = pl.when(pl.col("running").is_null()).then(unknown_jobs)
-    silent = pl.lit(NO_AUTHENTICATION)
-    return [
-        pl.when(pl.col("opened").is_null()).then(opened).alias("opened_cause"),
-        pl.when(pl.col("authenticated").is_null())
-        .then(authenticated.otherwise(silent))
-        .alias("authenticated_cause"),
-        pl.when(pl.col("running").is_null()).then(unknown_jobs).alias("ended_cause"),
-    ]
-
-
-def linked_rows(run: StoredRun, part: LedgerPart) -> pl.DataFrame:
-    """Return the rows of a ledger part that have a link (LINK), single links included.
-
-    Every report has those.
-    """
-    columns = ["row", "cuid", "last_4", "state", "url", "expires_on"]
-    return run.rows_part(part, columns, pl.col("state") == LINKED).select(*LINK)
 
 
 class LinkedRow(NamedTuple):
@@ -92,8 +56,7 @@ class LinkIds:
     def _shared_ids(self, run: StoredRun) -> set[str]:
         if self._settings.link_id == BY_CUID:
             return set()
-        parts = run.committed().ledger
-        urls = set(chain.from_iterable(linked_rows(run, part)["url"] for part in parts))
+        urls = linked_rows(run, "url")["url"].unique()
         ids = Counter(self.of(url, None) for url in urls)
         return {link_id for link_id, links in ids.items() if link_id is not None and links > 1}
 
@@ -102,9 +65,8 @@ class RunLinks:
     """The linked rows of a run, read once; none before its first report."""
 
     def __init__(self, settings: ServiceSettings, run: StoredRun) -> None:
-        parts = run.committed().ledger if run.summary is not None else ()
-        self._links = pl.concat([LINK.to_frame(), *(linked_rows(run, part) for part in parts)])
-        self._ids = LinkIds(settings, run) if parts else None
+        self._links = linked_rows(run)
+        self._ids = LinkIds(settings, run)
 
     def of_row(self, row: int) -> LinkedRow | None:
         """Return a row with its link, None where it has none."""
@@ -114,8 +76,6 @@ class RunLinks:
         return None
 
     def _own_id(self, url: str, cuid: str) -> str | None:
-        if self._ids is None:
-            return None
         link_id = self._ids.of(url, cuid)
         return None if link_id is None or self._ids.is_shared(link_id) else link_id
 
@@ -230,14 +190,13 @@ def newest_link(
 
 
 def _links_of(run: StoredRun, settings: ServiceSettings, row: int | None) -> Iterator[KnownLink]:
-    if run.summary is None:
-        return
     ids = LinkIds(settings, run)
-    for part in run.committed().ledger:
-        jobs = read_placements(run, part, ["row", "job_id"])
-        rows = linked_rows(run, part).join(jobs, on="row", how="left")
-        if row is not None:
-            rows = rows.filter(row=row)
-        for link in rows.sort(pl.col("job_id").is_null(), "row").iter_rows(named=True):
-            link_id = ids.of(link["url"], link["cuid"])
-            yield KnownLink(run.id, link["row"], link_id, link["job_id"])
+    jobs = read_placements(run.adapters, run.issuer, [run.id]).select("row", "jobs")
+    rows = linked_rows(run).join(jobs, on="row", how="left")
+    if row is not None:
+        rows = rows.filter(row=row)
+    has_none = pl.col("jobs").fill_null("[]") == "[]"
+    for link in rows.sort(has_none, "row").iter_rows(named=True):
+        job = best(jobs_of(link["jobs"]))
+        link_id = ids.of(link["url"], link["cuid"])
+        yield KnownLink(run.id, link["row"], link_id, job.job_id if job else None)

@@ -28,19 +28,28 @@ from flows.extensions.partner_api.transactions import (
     reported_rows,
 )
 from flows.extensions.partner_api.translation import fold, meaning_of
+from flows.results.breaks import FORMS
 from flows.results.csv_records import DELIMITERS, HEAD
 from flows.results.decisions import SHOWN
 from flows.results.masking import mask, mask_key, printable, storable
 from flows.results.opening import DAMAGE, EMPTY, LIMIT, NOT_A_RESULT, TOO_LARGE, text_of
-from flows.results.read import day_in
+from flows.results.partner_days import PartnerDay, read_days
 from flows.runs.adapters import Adapters
+from flows.runs.dropped_files import dropped_files
 from flows.runs.identity import canonical, digest
 from flows.runs.single_links import prompted_singles
 from flows.runs.store import Entry, read
 from flows.runs.stored_run import StoredRun
-from schemas.breaks import DAMAGED_TRANSACTIONS, UNKNOWN_TRANSACTION, Break, break_of
+from schemas.breaks import (
+    DAMAGED_TRANSACTIONS,
+    UNKNOWN_TRANSACTION,
+    UNREADABLE_TRANSACTIONS,
+    Break,
+    break_of,
+)
 from schemas.ledger import LINKED
 
+UNREADABLE_DAY: Final = "file.day.form "  # and the form: a problem of a report
 _LINE_END = re.compile(r"\r\n|\r|\n")
 ROW = pl.Schema({POSITION: pl.UInt32(), **dict.fromkeys(INTERFACE.fields("report"), pl.String())})
 
@@ -91,7 +100,10 @@ def read_transactions(content: bytes, name: str, profile: Profile = INTERFACE) -
     else:
         rows = pl.DataFrame(_rows(lines, header), schema=ROW, orient="row")
     sha256 = hashlib.sha256(content).hexdigest()
-    return Transactions(sha256, name, _meanings(rows, profile.words), tuple(problems))
+    days = read_days(rows["completed_on"].drop_nulls())
+    forms = {day.form for day in days.values() if day.form}
+    problems += [f"{UNREADABLE_DAY}{form}" for form in sorted(forms)[:FORMS]]
+    return Transactions(sha256, name, _meanings(rows, profile.words, days), tuple(problems))
 
 
 def _header(lines: Sequence[str], columns: Mapping[str, Sequence[str]]) -> _Header | None:
@@ -146,11 +158,12 @@ def _row(position: int, cells: Sequence[str], header: _Header) -> _Row:
     )
 
 
-def _meanings(rows: pl.DataFrame, words: Words) -> pl.DataFrame:
+def _meanings(rows: pl.DataFrame, words: Words, days: Mapping[str, PartnerDay]) -> pl.DataFrame:
     """Return what each row means: placed, ended otherwise, still running, or nothing known."""
+    iso_days = {text: str(read.day) for text, read in days.items() if read.day}
     coded = rows.with_columns(
         _each("status", lambda word: _status_code(meaning_of(word, words.report))),
-        day_in("completed_on").alias("completed_on"),
+        _each("completed_on", iso_days.get).str.to_date("%Y-%m-%d"),
         _each("merchant_site", site_name),
         pl.lit(value=True).alias("opened"),
     )
@@ -178,7 +191,7 @@ def _status_code(word: str) -> str:
     return code(re.sub(r"[\W_]+", "_", word).strip("_"))
 
 
-READING: Final = 2  # raised where a report is read in another way
+READING: Final = 3  # raised where a report is read in another way
 
 
 class ReadTransactions(NamedTuple):
@@ -202,7 +215,7 @@ def ingest_transactions(
     with adapters.database.snapshot() as connection:
         versions = select(report.file, report.version).where(report.issuer == issuer)
         known = dict(connection.execute(versions).tuples().all())
-    for entry in adapters.store.keys(transactions(issuer)):
+    for entry in dropped_files(adapters.store, transactions(issuer), shown_as_is=False).files:
         file = digest(entry.key.encode())[:32]
         if entry.key[-1] != "/" and known.get(file) != _version(entry, profile):
             _keep(adapters, issuer, file, entry, runs, profile)
@@ -306,6 +319,9 @@ def _breaks(
     for problem in problems:
         if problem in DAMAGE:
             yield break_of(DAMAGED_TRANSACTIONS, rows.height, f"{name} ({problem})")
+        if problem.startswith(UNREADABLE_DAY):
+            form = problem.removeprefix(UNREADABLE_DAY)
+            yield break_of(UNREADABLE_TRANSACTIONS, rows.height, f"{name} ({form})")
     is_unknown = pl.col("cuid").is_null() | pl.col("cuid").hash().is_in(unknown.implode())
     unmatched = rows.filter(is_unknown)
     if unmatched.height:

@@ -6,14 +6,15 @@ import polars as pl
 from sqlalchemy import select
 
 from flows.database.bulk import read_frame
-from flows.extensions.partner_api.jobs import PENDING, UPDATING
-from flows.extensions.partner_api.link_placements import (
+from flows.extensions.partner_api.jobs import (
     AUTHENTICATED,
     AUTHENTICATING,
     BILLABLE,
     ENDS,
     ENDS_WITH_DAY,
+    PENDING,
     PLACED,
+    UPDATING,
 )
 from flows.extensions.partner_api.tables import REPORTED_ROW, TRANSACTION_REPORT
 from flows.runs.adapters import Adapters

@@ -11,24 +11,29 @@ from typing import Any
 import polars as pl
 import pytest
 
-from flows.extensions.partner_api.coverage import queries
-from flows.extensions.partner_api.due_links import MOST_REQUESTS, Turn, due_links, followed_rows
 from flows.extensions.partner_api.follow_links import follow_links
-from flows.extensions.partner_api.link_check import Limit, check_links
+from flows.extensions.partner_api.job_records import Job, Placement
+from flows.extensions.partner_api.link_check import (
+    MOST_REQUESTS,
+    Turn,
+    check_links,
+    due_links,
+    followed_links,
+)
 from flows.extensions.partner_api.settings import ServiceSettings
+from flows.extensions.partner_api.words import queries
 from flows.runs.stored_run import StoredRun
 from tests.extensions.partner_api.test_look import Partner, know_all, night, settings, status
 from tests.night import NOON, Bench
 
 HOUR = timedelta(hours=1)
-NOBODY_ELSE: dict[str, Any] = {"opened": False, "running": False, "settled": False}
+NOBODY_ELSE: dict[str, Any] = {"opened": False, "running": False, "open_jobs": 0}
 
 
 def stored(bench: Bench, run: str) -> tuple[StoredRun, pl.DataFrame]:
     """Return a run and its links, as a check reads them."""
     followed = bench.stored(run)
-    [part] = followed.committed().ledger
-    return followed, followed_rows(followed, part)
+    return followed, followed_links(followed)
 
 
 def due_rows(
@@ -62,7 +67,9 @@ def test_a_link_is_queried_the_less_often_the_longer_nothing_happens_at_it(
 ) -> None:
     bench, run, _ = night(tmp_path)
     now = NOON + timedelta(days=45)
-    known = {1: {"moved": now - timedelta(days=quiet_days), "seen": now - waited_hours * HOUR}}
+    known = {
+        1: {"moved_at": now - timedelta(days=quiet_days), "seen_at": now - waited_hours * HOUR}
+    }
 
     assert is_due == bool(due_rows(bench, run, known, now))
 
@@ -72,13 +79,13 @@ def test_running_jobs_come_first_then_links_never_queried_then_those_that_waited
 ) -> None:
     bench, run, _ = night(tmp_path)
     now = NOON + timedelta(days=30)
-    quiet = {"moved": now - timedelta(days=20)}
+    quiet = {"moved_at": now - timedelta(days=20)}
     known: dict[int, dict[str, Any]] = {
-        1: {**quiet, "seen": now - 80 * HOUR},
-        2: {**quiet, "seen": now - 400 * HOUR},
-        3: {"seen": None, "running": None, "opened": None},
-        4: {"seen": now - 7 * HOUR, "moved": now - 7 * HOUR, "running": True},
-        5: {"seen": now - 7 * HOUR, "moved": now - 7 * HOUR},
+        1: {**quiet, "seen_at": now - 80 * HOUR},
+        2: {**quiet, "seen_at": now - 400 * HOUR},
+        3: {"seen_at": None, "running": None, "opened": None},
+        4: {"seen_at": now - 7 * HOUR, "moved_at": now - 7 * HOUR, "running": True},
+        5: {"seen_at": now - 7 * HOUR, "moved_at": now - 7 * HOUR},
     }
 
     assert [4, 3, 2, 5, 1] == due_rows(bench, run, known, now)
@@ -92,10 +99,9 @@ def test_a_check_queries_what_its_time_allows_and_the_next_one_the_others(tmp_pa
     first = follow_links(bench.context, partner)
     second = follow_links(bench.context, partner)
 
-    asked = [[check["asked"] for check in facts["looked"]] for facts in (first, second)]
-    assert [[6], [6]] == asked
+    assert [6, 6] == [facts["looked"]["asked"] for facts in (first, second)]
     limits = "0.11 minutes at 2 requests a second ([service] look_minutes, requests_per_second)"
-    left = {"looked": [{**first["looked"][0], "waiting": 61}]}
+    left = {"looked": {**first["looked"], "waiting": 61}}
     stopped = {"stopped": "service.answer.refused.401"}
     assert [
         f"6 links that are due wait for the next check of {limits}",
@@ -125,18 +131,14 @@ def test_the_batch_that_is_under_way_when_the_planned_time_is_over_ends_within_t
 def test_each_job_that_runs_or_was_never_read_is_a_request_more(tmp_path: Path) -> None:
     bench, run, _ = night(tmp_path)
     followed, links = stored(bench, run)
-    ended = {"status": "TIMEOUT_TFA", "termination_type": "PROCESS_FAILURE", "recorded": True}
-    running = {"status": "AUTH", "termination_type": None, "recorded": True}
-    jobs = [
-        [],
-        [{"job_id": "1", **ended}],
-        [{"job_id": "1", **ended}, {"job_id": "2", **running}],
-        [{"job_id": "1", **ended, "recorded": False}, {"job_id": "2", **running}],
-    ]
-    opened = {"opened": True, "settled": False, "cardholder_id": "h"}
+    ended = Job("1", "TIMEOUT_TFA", "PROCESS_FAILURE", recorded=True)
+    running = Job("2", "AUTH", recorded=True)
+    jobs = [(), (ended,), (ended, running), (ended._replace(recorded=False), running)]
+    opened = Placement(run, 1, cardholder_id="h", opened=True)
     records = [
-        {**link, **opened, "jobs": of_link}
+        {**link, "cardholder_id": "h", "opened": True, "open_jobs": known["open_jobs"]}
         for link, of_link in zip(links.to_dicts(), jobs, strict=False)
+        for known in [opened.with_jobs(of_link).record()]
     ]
 
     frame = pl.DataFrame(records, schema=links.schema)
@@ -157,7 +159,7 @@ def test_a_check_sends_no_more_requests_than_its_time_allows_where_many_links_we
         partner.messages[f"h-{row}"] = [status(str(row), "AUTH")]
         partner.jobs[str(row)] = {"id": row, "status": "AUTH"}
 
-    [check] = follow_links(bench.context, partner)["looked"]
+    check = follow_links(bench.context, partner)["looked"]
 
     assert partner.asked.total() <= 60
     assert (19, 51) == (check["asked"], check["waiting"])
@@ -170,18 +172,16 @@ def test_a_check_that_somebody_asks_for_has_no_limit(tmp_path: Path) -> None:
 
     facts = follow_links(bench.context, partner, recheck=True)
 
-    assert [12] == [check["asked"] for check in facts["looked"]]
+    assert 12 == facts["looked"]["asked"]
 
 
 @pytest.mark.slow
 def test_a_check_whose_time_is_over_begins_with_no_more_links(tmp_path: Path) -> None:
-    bench, run, linked = night(tmp_path, rows=70)
+    bench, run, linked = night(tmp_path, rows=70, look_minutes=1e-5)
     partner = Partner()
     know_all(partner, linked)
 
-    check = check_links(
-        bench.context, partner, settings(bench), bench.stored(run), limit=Limit(until=0)
-    )
+    check = check_links(bench.context, partner, settings(bench), [bench.stored(run)])
 
     assert (64, 6) == (check.asked, check.waiting)
 
@@ -196,7 +196,7 @@ def test_of_a_link_that_is_not_opened_only_the_record_is_read_and_once_a_week_th
     for days in (0, 4, 8):
         partner.asked.clear()
         later = replace(bench, now=lambda: NOON + timedelta(days=days))  # noqa: B023 - used at once
-        check_links(later.context, partner, settings(bench), bench.stored(run))
+        check_links(later.context, partner, settings(bench), [bench.stored(run)])
         asked.append(Counter(partner.asked))
 
     both = Counter(link=12, messages=12)
@@ -208,7 +208,7 @@ def test_a_link_that_moved_is_queried_soon_again(tmp_path: Path) -> None:
     partner = Partner()
     know_all(partner, linked)
     row, link_id = linked.select("row", "link_id").row(0)
-    check_links(bench.context, partner, settings(bench), bench.stored(run))
+    check_links(bench.context, partner, settings(bench), [bench.stored(run)])
     partner.links[link_id]["opened_on"] = "2026-12-10"
     partner.messages[f"h-{row}"] = [status("7", "TIMEOUT_TFA", termination_type="PROCESS_FAILURE")]
     partner.jobs["7"] = {"id": 7, "status": "TIMEOUT_TFA", "termination_type": "PROCESS_FAILURE"}
@@ -216,7 +216,7 @@ def test_a_link_that_moved_is_queried_soon_again(tmp_path: Path) -> None:
     for hours in (480, 487):
         partner.asked.clear()
         later = replace(bench, now=lambda: NOON + hours * HOUR)  # noqa: B023 - used at once
-        check_links(later.context, partner, settings(bench), bench.stored(run))
+        check_links(later.context, partner, settings(bench), [bench.stored(run)])
         asked.append((partner.asked["link"], partner.asked["messages"], partner.asked["job"]))
 
     # opened, so its record says nothing new any more

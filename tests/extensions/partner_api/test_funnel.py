@@ -13,19 +13,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flows.extensions.partner_api.causes import NEVER_ASKED
 from flows.extensions.partner_api.funnel import (
     CAUSES,
     ENDS,
     LINK_AGES,
     OTHERS,
     SITES,
-    add,
     age_of,
     cells,
     facts,
-    funnel_stages,
 )
-from flows.extensions.partner_api.unknowns import NEVER_ASKED
+from flows.extensions.partner_api.funnel import standing as standing_of
 from flows.reports.page import run_page
 from flows.reports.workbook import run_workbook
 from tests.facts import facts as run_facts
@@ -83,9 +82,8 @@ def standing(
         ],
         schema={"cuid": pl.String, **ENDS},
     ).with_columns(status="termination_type")
-    return funnel_stages(
-        records, states.join(sent, on="row", how="semi"), by_row, by_cuid
-    ).with_columns(pl.lit(0, pl.UInt8).alias("age"))
+    of_sent = states.join(sent, on="row", how="semi")
+    return standing_of(records.join(of_sent, on="row", how="left"), by_row, by_cuid, 0)
 
 
 class Recount(NamedTuple):
@@ -195,7 +193,7 @@ def test_counting_in_shares_of_cardholders_gives_the_same_as_counting_at_once(
     whole = standing(rows)
     shares = [cells([whole.filter(pl.col("holder") % 3 == share)]) for share in range(3)]
 
-    assert facts(cells([whole])) == facts(add(shares))
+    assert facts(cells([whole])) == facts(pl.concat(shares))
 
 
 @given(people, st.randoms())

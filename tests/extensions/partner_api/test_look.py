@@ -6,17 +6,19 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from threading import Lock
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import polars as pl
 import pytest
+from sqlalchemy import Connection, delete, func, select, update
 
+from flows.database.connection import Transactions
 from flows.extensions.partner_api.card_link import CardLink
 from flows.extensions.partner_api.follow_links import follow_links
 from flows.extensions.partner_api.jobs import JobRecord
@@ -25,12 +27,12 @@ from flows.extensions.partner_api.placements import read_placements
 from flows.extensions.partner_api.responses import link_of
 from flows.extensions.partner_api.service import NoSuchRecordError, ServiceBusyError
 from flows.extensions.partner_api.settings import ServiceSettings
+from flows.extensions.partner_api.tables import PLACEMENT, SERVICE_MESSAGE
 from flows.reports.across import reconcile_runs
 from flows.reports.rebuild import rebuild
 from flows.runs.claim import ClaimedError
-from flows.runs.keys import keys_of, reconciliation
+from flows.runs.keys import reconciliation
 from flows.runs.single_links import row_attempt
-from flows.runs.store import Entry, Source, Store, StoreBusyError
 from schemas.records import SingleAnswered, SingleAsked
 from tests.night import BANK, NOON, Bench, issuer, local_bench, made_once
 from tests.singles import recorded
@@ -110,9 +112,7 @@ def status(job_id: str, state: str, **more: Any) -> dict[str, Any]:
 
 def looked(bench: Bench, run: str) -> pl.DataFrame:
     """Return the placements of a run, by row."""
-    stored = bench.stored(run)
-    parts = [read_placements(stored, part) for part in stored.committed().ledger]
-    return pl.concat(parts).sort("row")
+    return read_placements(bench.adapters, BANK, [run])
 
 
 def _always(moment: datetime) -> Callable[[], datetime]:
@@ -140,15 +140,15 @@ def test_a_link_is_followed_to_the_end_of_its_jobs(tmp_path: Path) -> None:
     }
     partner.jobs["9"] = {"id": 9, "status": "PENDING", "percent_complete": 30}
 
-    done = check_links(bench.context, partner, settings(bench), bench.stored(run))
+    done = check_links(bench.context, partner, settings(bench), [bench.stored(run)])
 
     told = (
         looked(bench, run)
         .filter(pl.col("opened"))
-        .select("row", "job_id", "termination_type", "running")
+        .select("row", "merchant_site", "termination_type", "running")
     )
-    assert [(first, "8", "BILLABLE", False), (second, "9", None, True)] == told.rows()
-    assert (run, 12, 12, 0, 2) == done[:5]
+    assert [(first, "Books", "BILLABLE", False), (second, None, None, True)] == told.rows()
+    assert (12, 12, 0, 2) == done[:4]
 
 
 def test_a_link_is_seen_opened_on_the_day_of_the_first_look_that_found_it_so(
@@ -162,9 +162,9 @@ def test_a_link_is_seen_opened_on_the_day_of_the_first_look_that_found_it_so(
     for link_id, moment in ((first, NOON), (second, NOON + timedelta(1))):
         partner.links[link_id]["opened_on"] = "2026-11-19"
         bench = replace(bench, now=_always(moment))
-        check_links(bench.context, partner, settings(bench), bench.stored(run))
+        check_links(bench.context, partner, settings(bench), [bench.stored(run)])
 
-    moments = looked(bench, run)["opened_seen"].to_list()
+    moments = looked(bench, run)["opened_at"].to_list()
     assert [NOON, NOON + timedelta(1), *[None] * len(others)] == moments
 
 
@@ -172,27 +172,24 @@ def test_a_second_look_right_after_the_first_asks_nothing(tmp_path: Path) -> Non
     bench, run, linked = night(tmp_path)
     partner = Partner()
     know_all(partner, linked)
-    check_links(bench.context, partner, settings(bench), bench.stored(run))
-    before = bench.snapshot()
+    check_links(bench.context, partner, settings(bench), [bench.stored(run)])
+    before = looked(bench, run)
     partner.asked.clear()
 
-    done = check_links(bench.context, partner, settings(bench), bench.stored(run))
+    done = check_links(bench.context, partner, settings(bench), [bench.stored(run)])
 
-    claims = f"{keys_of(run).base}placements/claims/"
     assert (12, 0, Counter()) == (done.links, done.asked, partner.asked)
-    assert before == {
-        key: value for key, value in bench.snapshot().items() if key in before or claims not in key
-    }
+    assert before.equals(looked(bench, run))
 
 
 def test_a_link_the_service_does_not_know_is_asked_of_again_at_once(tmp_path: Path) -> None:
     bench, run, linked = night(tmp_path)
     partner = Partner()
-    check_links(bench.context, partner, settings(bench), bench.stored(run))
+    check_links(bench.context, partner, settings(bench), [bench.stored(run)])
     before = looked(bench, run)["trouble"].unique().to_list()
     know_all(partner, linked)
 
-    check_links(bench.context, partner, settings(bench), bench.stored(run))
+    check_links(bench.context, partner, settings(bench), [bench.stored(run)])
 
     assert ["link.record.missing"] == before
     assert [None] == looked(bench, run)["trouble"].unique().to_list()
@@ -206,16 +203,17 @@ def test_messages_of_a_look_that_died_before_it_kept_anything_else_are_counted_i
     know_all(partner, linked)
     row = linked["row"][0]
     partner.messages[f"h-{row}"] = [status("7", "AUTH")]
-    check_links(bench.context, partner, settings(bench), bench.stored(run))
-    for part in (tmp_path / "store" / f"{keys_of(run).base}placements/").glob("part-*.parquet"):
-        part.unlink()  # as a kill leaves it: the messages are there, what was made of them is not
+    check_links(bench.context, partner, settings(bench), [bench.stored(run)])
+    # as a kill leaves it: the messages are there, what was made of them is not
+    with bench.database.snapshot() as connection:
+        assert 1 == connection.scalar(select(func.count()).select_from(SERVICE_MESSAGE))
+    bench.database.act(BANK, forget_placements)
 
     partner.jobs["7"] = {"id": 7, "status": "SUCCESSFUL", "termination_type": "BILLABLE"}
-    check_links(bench.context, partner, settings(bench), bench.stored(run))
+    check_links(bench.context, partner, settings(bench), [bench.stored(run)])
 
-    assert [(row, "BILLABLE", 1)] == looked(bench, run).filter("opened").select(
-        "row", "termination_type", "reads"
-    ).rows()
+    placed = looked(bench, run).filter("opened").select("row", "termination_type")
+    assert [(row, "BILLABLE")] == placed.rows()
 
 
 def test_a_service_that_falls_silent_ends_the_look_and_what_was_learnt_stays(
@@ -230,11 +228,11 @@ def test_a_service_that_falls_silent_ends_the_look_and_what_was_learnt_stays(
             raise ServiceBusyError(place="the link", kind="HTTP 503")
 
     partner.before = fall_silent
-    stopped = check_links(bench.context, partner, settings(bench), bench.stored(run)).stopped
-    first = looked(bench, run)["seen"].is_not_null().sum()
+    stopped = check_links(bench.context, partner, settings(bench), [bench.stored(run)]).stopped
+    first = looked(bench, run)["seen_at"].is_not_null().sum()
     partner.before = lambda _: None
 
-    done = check_links(bench.context, partner, settings(bench), bench.stored(run))
+    done = check_links(bench.context, partner, settings(bench), [bench.stored(run)])
 
     assert ("service.answer.unavailable.503", 10, 50) == (stopped, first, done.asked)
 
@@ -252,15 +250,13 @@ def test_nothing_of_a_link_or_of_a_text_for_people_is_kept(tmp_path: Path) -> No
     }
     partner.messages[f"h-{linked['row'][0]}"] = [asks, {"odd": "4242424242424242"}]
 
-    check_links(bench.context, partner, settings(bench), bench.stored(run))
+    check_links(bench.context, partner, settings(bench), [bench.stored(run)])
 
-    messages = b"".join(
-        content
-        for key, content in bench.snapshot().items()
-        if key.startswith(f"{keys_of(run).base}placements/messages/")
-    )
+    with bench.database.snapshot() as connection:
+        contents = connection.scalars(select(SERVICE_MESSAGE.c.content)).all()
+    messages = json.dumps(contents).encode()
     table = looked(bench, run).write_json().encode()
-    assert b"h-" in messages
+    assert b"job_id" in messages
     for secret in (b"4242424242424242", b"4242 4242", b"Ada", b"guid-1", b"sent to", b"https://"):
         assert secret not in messages + table
     assert [link_id for link_id in linked["link_id"] if link_id.encode() in messages + table] == []
@@ -271,7 +267,7 @@ def test_without_leave_no_cardholders_messages_are_read(tmp_path: Path) -> None:
     partner = Partner()
     know_all(partner, linked)
 
-    check_links(bench.context, partner, settings(bench), bench.stored(run))
+    check_links(bench.context, partner, settings(bench), [bench.stored(run)])
 
     assert {"link": 12} == partner.asked
 
@@ -303,43 +299,38 @@ class Killed(BaseException):
 
 
 @dataclass
-class DyingStore:
-    """A store whose process is killed right after its last write: everything later fails too."""
+class DyingDatabase:
+    """A database whose process is killed right after its last act: everything later fails too."""
 
-    store: Store
-    writes: int
+    database: Transactions
+    acts: int
 
-    def create(self, key: str, data: bytes) -> bool:
-        return self._written(lambda: self.store.create(key, data))
+    @property
+    def place(self) -> str:
+        return self.database.place
 
-    def replace(self, key: str, parts: Iterable[bytes]) -> None:
-        self._written(lambda: self.store.replace(key, parts))
-
-    def open(self, key: str, pin: Entry | None = None) -> Source:
-        return self.store.open(key, pin)
-
-    def keys(self, prefix: str, *, shallow: bool = False) -> Iterator[Entry]:
-        return self.store.keys(prefix, shallow=shallow)
-
-    def check(self) -> None:
-        if self.writes <= 0:
-            raise Killed
-
-    def _written(self, write: Callable[[], T]) -> T:
+    def act(self, issuer: str, work: Callable[[Connection], T]) -> T:
         self.check()
-        self.writes -= 1
-        done = write()
+        self.acts -= 1
+        done = self.database.act(issuer, work)
         self.check()
         return done
 
+    def rehearsal(self, issuer: str) -> AbstractContextManager[Connection]:
+        return self.database.rehearsal(issuer)
 
-class UnwellStore(DyingStore):
-    """A store that takes no messages."""
+    def snapshot(self) -> AbstractContextManager[Connection]:
+        return self.database.snapshot()
 
-    def create(self, key: str, data: bytes) -> bool:
-        if "/messages/" in key:
-            raise StoreBusyError(place=key, code="503")
-        return super().create(key, data)
+    def check(self) -> None:
+        if self.acts <= 0:
+            raise Killed
+
+
+def forget_placements(connection: Connection) -> None:
+    """Take away what was made of messages, which a killed check had not written yet."""
+    connection.execute(delete(PLACEMENT))
+    connection.execute(update(SERVICE_MESSAGE).values(reading=""))
 
 
 def busy(linked: pl.DataFrame) -> Partner:
@@ -352,20 +343,20 @@ def busy(linked: pl.DataFrame) -> Partner:
     return partner
 
 
-@pytest.mark.parametrize("writes", range(1, 9))
-def test_a_look_killed_after_any_of_its_writes_and_run_again_loses_no_message(
-    tmp_path: Path, writes: int
+@pytest.mark.parametrize("acts", range(1, 9))
+def test_a_look_killed_after_any_of_its_acts_and_run_again_loses_no_message(
+    tmp_path: Path, acts: int
 ) -> None:
     bench, run, linked = night(tmp_path, requests_at_a_time=1)
-    partner, dying = busy(linked), DyingStore(bench.store, writes)
+    partner, dying = busy(linked), DyingDatabase(bench.database, acts)
     partner.before = lambda _: dying.check()
-    dying_bench = replace(bench, store=dying)
+    dying_bench = replace(bench, database=cast(Any, dying))
     with suppress(Killed):
-        check_links(dying_bench.context, partner, settings(bench), dying_bench.stored(run))
+        check_links(dying_bench.context, partner, settings(bench), [dying_bench.stored(run)])
     partner.before = lambda _: None
 
     later = replace(bench, now=lambda: NOON + timedelta(hours=7))
-    check_links(later.context, partner, settings(bench), bench.stored(run))
+    check_links(later.context, partner, settings(bench), [bench.stored(run)])
 
     placed_rows = looked(bench, run).filter(termination_type="BILLABLE")["row"].to_list()
     assert linked["row"].to_list()[::2] == placed_rows
@@ -383,12 +374,12 @@ def test_of_two_looks_at_once_one_works_and_the_other_is_told_so(tmp_path: Path)
                     replace(bench, actor="other:2").context,
                     Partner(),
                     settings(bench),
-                    bench.stored(run),
+                    [bench.stored(run)],
                 )
             told[0] = str(caught.value)
 
     partner.before = look_too
-    check_links(bench.context, partner, settings(bench), bench.stored(run))
+    check_links(bench.context, partner, settings(bench), [bench.stored(run)])
 
     assert "tester:1 has claimed" in told[0]
 
@@ -459,19 +450,7 @@ def test_a_cardholder_nobody_has_written_to_is_no_error(tmp_path: Path) -> None:
             raise NoSuchRecordError(place="the messages")
 
     partner.before = unknown
-    done = check_links(bench.context, partner, settings(bench), bench.stored(run))
+    done = check_links(bench.context, partner, settings(bench), [bench.stored(run)])
 
     assert (12, 0) == (done.asked, done.unanswered)
     assert [None] == looked(bench, run)["trouble"].unique().to_list()
-
-
-def test_messages_read_while_the_store_takes_nothing_are_kept_with_the_table(
-    tmp_path: Path,
-) -> None:
-    bench, run, linked = night(tmp_path)
-    unwell = replace(bench, store=UnwellStore(bench.store, writes=99))
-
-    check_links(unwell.context, busy(linked), settings(bench), bench.stored(run))
-
-    assert 6 == looked(bench, run).filter(termination_type="BILLABLE").height
-    assert [] == [key for key in bench.snapshot() if "/messages/" in key]

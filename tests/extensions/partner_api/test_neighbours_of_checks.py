@@ -4,6 +4,7 @@ memory.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
@@ -14,23 +15,10 @@ import polars as pl
 import pytest
 
 from flows.errors import CardlinkError
-from flows.extensions.partner_api import coverage, follow_links, link_check, run_links
-from flows.extensions.partner_api.coverage import (
-    LinksRefusedError,
-    LinksUnansweredError,
-    problem_of,
-)
-from flows.extensions.partner_api.due_links import (
-    PLANNED,
-    REQUESTS,
-    Turn,
-    due_links,
-    has_no_messages,
-    least_urgency,
-)
-from flows.extensions.partner_api.job_records import Placement
-from flows.extensions.partner_api.link_check import KEEP_EVERY, Limit, LinkCheck
-from flows.extensions.partner_api.link_placements import dtypes
+from flows.extensions.partner_api import follow_links, link_check, run_links
+from flows.extensions.partner_api.causes import UNREADABLE
+from flows.extensions.partner_api.job_records import Job, Placement
+from flows.extensions.partner_api.link_check import PLANNED, REQUESTS, Turn, _Check, due_links
 from flows.extensions.partner_api.link_queries import (
     ANSWERED,
     MESSAGES,
@@ -42,10 +30,13 @@ from flows.extensions.partner_api.link_queries import (
 )
 from flows.extensions.partner_api.service import ServiceBusyError
 from flows.extensions.partner_api.settings import ServiceSettings
-from flows.extensions.partner_api.unknowns import UNREADABLE
+from flows.extensions.partner_api.words import (
+    LinksRefusedError,
+    LinksUnansweredError,
+    problem_of,
+)
 from schemas.result import LIFE
 from tests.extensions.partner_api.test_look import Partner, status
-from tests.memory import MemoryStore
 from tests.memory_bench import memory_bench
 from tests.night import DAY, NOON
 
@@ -70,7 +61,9 @@ def facts_of(*sources: tuple[str, int, dict[str, int]]) -> dict[str, Any]:
         }
         for source, answered, causes in sources
     ]
-    looked = [{"asked": 4, "unanswered": 0 if answered else 4} for _, answered, _ in sources[:1]]
+    [answered] = [answered for _, answered, _ in sources[:1]] or [0]
+    asked = 4 if sources else 0
+    looked = {"asked": asked, "unanswered": 0 if answered else asked}
     return {"issuer": "bank", "stopped": "", "coverage": coverage, "looked": looked}
 
 
@@ -110,7 +103,6 @@ def test_a_check_that_had_nothing_to_ask_is_no_error() -> None:
 # Which links a check queries
 # --------------------------------------------------------------------------------------------------
 
-A_RUN = "bank-20261120-00000000"
 RUN = cast(Any, SimpleNamespace(id="run-1", committed=lambda: SimpleNamespace(as_of=DAY)))
 
 
@@ -121,15 +113,15 @@ def turn(**service: Any) -> Turn:
 def due_of(asked: Turn, **columns: Sequence[Any]) -> list[int]:
     """Return which of these links are due, the most urgent first, by their places."""
     numbers = range(len(next(iter(columns.values()))))
-    known = {"settled": False, "opened": False, "running": False, "missed": 0, "jobs": []}
+    known = {"run": "run-1", "opened": False, "running": False, "open_jobs": 0}
     rows = [
-        dict.fromkeys([*dtypes(), "expires_on"])
+        dict.fromkeys(link_check._DUE)
         | known
         | {"row": row}
         | {name: values[row] for name, values in columns.items()}
         for row in numbers
     ]
-    links = pl.DataFrame(rows, {**dtypes(), "expires_on": pl.Date})
+    links = pl.DataFrame(rows, link_check._DUE)
     return due_links(RUN, links, asked)["row"].to_list()
 
 
@@ -143,7 +135,7 @@ def test_a_link_that_comes_due_at_the_end_of_a_check_is_due_in_it() -> None:
     asked = turn(look_again_hours=6, look_minutes=30)
     begins = NOON - timedelta(hours=5.5)
 
-    due = due_of(asked, seen=[begins + SECOND, begins, begins - SECOND])
+    due = due_of(asked, seen_at=[begins + SECOND, begins, begins - SECOND])
 
     assert [1, 2] == sorted(due)
 
@@ -151,80 +143,47 @@ def test_a_link_that_comes_due_at_the_end_of_a_check_is_due_in_it() -> None:
 def test_a_link_is_never_queried_more_often_than_at_least_is_waited() -> None:
     asked = turn(look_again_hours=100, look_minutes=1)
 
-    due = due_of(asked, seen=[NOON - timedelta(hours=hours) for hours in (98, 101)])
+    due = due_of(asked, seen_at=[NOON - timedelta(hours=hours) for hours in (98, 101)])
 
     assert [1] == due
 
 
-def test_a_check_without_the_time_for_one_link_queries_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    requests = pl.DataFrame({"urgency": [3.0, 2.0], "requests": [REQUESTS, REQUESTS]})
-    monkeypatch.setattr("flows.extensions.partner_api.due_links._linked", lambda _: 2)
-    monkeypatch.setattr(
-        "flows.extensions.partner_api.due_links._due_of_run", lambda *_: iter([requests])
-    )
+def test_a_check_without_the_time_for_one_link_queries_one() -> None:
+    due = pl.DataFrame({"urgency": [2.0, 3.0], "requests": [REQUESTS, REQUESTS]})
 
-    least = least_urgency([RUN], turn(requests_per_second=1, look_minutes=0.01))
+    chosen = turn(requests_per_second=1, look_minutes=0.01).chosen(due)
 
-    assert 3.0 == least
+    assert [3.0] == chosen["urgency"].to_list()
 
 
-def test_messages_of_a_link_that_is_not_opened_are_read_again_after_a_week() -> None:
+def test_messages_of_a_link_that_is_not_opened_take_a_request_again_after_a_week() -> None:
+    moments = [moment - READ_ANYWAY_AFTER for moment in MOMENTS]
     links = pl.DataFrame(
-        {"opened": False, "messages_seen": [m - READ_ANYWAY_AFTER for m in MOMENTS]}
+        {"cardholder_id": "h", "opened": False, "open_jobs": 0, "messages_at": moments}
     )
 
-    unread = links.select(has_no_messages(NOON).alias("unread"))["unread"]
+    requests = links.select(link_check._requests(turn(follow_cardholders=True))).to_series()
 
-    assert [False, False, True] == unread.to_list()
+    assert [2, 2, 1] == requests.to_list()
 
 
 # Checks
 # --------------------------------------------------------------------------------------------------
 
 
-def queried(
-    monkeypatch: pytest.MonkeyPatch, limit: Limit, seconds: Sequence[float] = ()
-) -> tuple[int, int]:
-    """Return how many of nine links a check queries, one at a time with two questions each, and how
-    often it stores what it learned; `seconds`: what the clock says at each look.
-    """
-    clock = iter(seconds)
-    monkeypatch.setattr(link_check, "time", SimpleNamespace(monotonic=lambda: next(clock, 0.0)))
-    answer = SimpleNamespace(placement=None, questions=Counter({"links": 1, "messages": 1}))
-    stored = list[int]()
-    part = SimpleNamespace(
-        _settings=SimpleNamespace(requests_at_a_time=1),
-        _check_row=lambda _: answer,
-        _replace=lambda _: None,
-        _write=lambda: stored.append(1),
-        _stopped="",
-    )
-    links = pl.DataFrame({"row": range(9)})
-    answers = [*link_check._PartCheck._query(cast(Any, part), links, 1, limit)]
-    return len(answers), len(stored)
+def is_over(check: Any, sent: int, seconds: float) -> bool:
+    """Return whether a check begins with no more links after so many requests and seconds."""
+    state = SimpleNamespace(_turn=check, _questions=Counter({Question("links", ""): sent}))
+    return _Check._is_over(cast(Any, state), time.monotonic() + check.planned_seconds - seconds)
 
 
-@pytest.mark.parametrize(("requests", "links"), [(0, 0), (3, 2), (4, 2), (5, 3)])
-def test_a_check_begins_with_links_until_its_requests_are_sent(
-    monkeypatch: pytest.MonkeyPatch, requests: int, links: int
-) -> None:
-    assert links == queried(monkeypatch, Limit(requests=requests))[0]
+def test_a_check_begins_with_links_until_its_requests_are_sent_or_its_time_is_over() -> None:
+    check = turn(requests_per_second=1, look_minutes=1)
+    planned = int(60 * PLANNED)
 
-
-@pytest.mark.parametrize(("second", "links"), [(9, 9), (10, 1), (11, 1)])
-def test_a_check_begins_with_links_until_its_moment(
-    monkeypatch: pytest.MonkeyPatch, second: int, links: int
-) -> None:
-    assert links == queried(monkeypatch, Limit(until=10), [0, second, second])[0]
-
-
-@pytest.mark.parametrize(("seconds", "times"), [(-1, 0), (0, 1), (1, 1)])
-def test_what_a_check_learned_is_stored_once_a_minute(
-    monkeypatch: pytest.MonkeyPatch, seconds: int, times: int
-) -> None:
-    moment = KEEP_EVERY + seconds
-
-    assert times == queried(monkeypatch, Limit(), [0, 0, moment, moment])[1]
+    assert [False, True] == [is_over(check, sent, 0) for sent in (planned, planned + 1)]
+    assert [False, True] == [is_over(check, 0, seconds) for seconds in (planned - 9, planned + 1)]
+    assert not is_over(check._replace(recheck=True), 10**9, 10**9)
 
 
 @pytest.mark.parametrize(("silent", "is_stopped"), [(19, False), (20, True)])
@@ -237,24 +196,23 @@ def test_a_check_stops_after_twenty_links_in_a_row_without_a_response(
         link_check, "query_link", lambda *_: SimpleNamespace(failure=next(failures))
     )
     monkeypatch.setattr(link_check, "Placement", SimpleNamespace(from_record=lambda _: None))
-    part = cast(Any, SimpleNamespace(_stopped="", _silent=7, _context=None))
+    check = cast(Any, SimpleNamespace(_stopped="", _silent=7, _context=None))
 
     for _ in answers:
-        link_check._PartCheck._check_row(part, {"url": ""})
+        _Check._query(check, cast(Any, None), {"url": ""})
 
-    assert is_stopped == bool(part._stopped)
+    assert is_stopped == bool(check._stopped)
 
 
 @pytest.mark.parametrize(("job_id", "cause"), [("7", ANSWERED), ("", UNREADABLE)])
 def test_messages_are_answered_where_all_can_be_read(job_id: str, cause: str) -> None:
     partner = Partner(messages={"h-1": [status(job_id, "AUTH")]}, jobs={"7": {"id": 7}})
     service = ServiceSettings(base_url=SERVICE, follow_cardholders=True)
-    context = QueryContext(
-        partner, service, MemoryStore(), "bank/messages/", lambda: NOON, cast(Any, None)
-    )
-    placement = Placement(1, "a", "1", cardholder_id="h-1", opened=True)
+    stored = cast(Any, SimpleNamespace(store_messages=lambda *_: None))
+    context = QueryContext(partner, service, stored, lambda: NOON)
+    placement = Placement("run-1", 1, cardholder_id="h-1", opened=True)
 
-    answer = query_link(context, placement, "https://links.example.com/l/1")
+    answer = query_link(context, cast(Any, None), placement, "https://links.example.com/l/1")
 
     assert 1 == answer.questions[Question(MESSAGES, cause)]
 
@@ -271,59 +229,30 @@ def test_a_run_is_followed_up_to_the_last_day_on_which_a_link_of_it_lives() -> N
     assert [False, True, True] == [current(as_of=day - LIFE) for day in NEIGHBOURS]
 
 
-def test_newer_runs_are_checked_first_each_within_what_is_left_until_one_is_stopped(
+def test_newer_runs_are_checked_first_and_nothing_more_once_a_check_is_stopped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    checked = list[tuple[str, float]]()
+    links = pl.DataFrame([{"run": name, "row": 1} for name in ("old", "new", "newest")])
+    due = links.with_columns(urgency=1.0, requests=pl.lit(1, pl.UInt32))
+    monkeypatch.setattr(link_check, "_NOTHING_DUE", due.clear())
+    monkeypatch.setattr(link_check, "LinkIds", lambda _, run: run.id)
+    queried = list[str]()
 
-    def check_links(*arguments: Any, limit: Limit, **_: Any) -> Any:
-        checked.append((arguments[3].id, limit.requests))
-        return SimpleNamespace(questions=Counter(links=4), stopped="x" if len(checked) > 1 else "")
+    class Check(_Check):
+        def _due(self, run: Any) -> pl.DataFrame:
+            return due.filter(run=run.id)
 
-    monkeypatch.setattr(follow_links, "check_links", check_links)
-    monkeypatch.setattr(follow_links, "least_urgency", lambda *_: 0.0)
-    bench = memory_bench(
-        service={"base_url": SERVICE, "look_minutes": 1, "requests_per_second": 0.5}
-    )
-    runs = [cast(Any, SimpleNamespace(id=name)) for name in ("old", "new", "newest")]
-
-    checks = [*follow_links._check_runs(bench.context, cast(Any, object()), runs, recheck=False)]
-
-    planned = 30 * PLANNED
-    assert [("newest", planned), ("new", planned - 4)] == checked
-    assert ["", "x"] == [check.stopped for check in checks]
-
-
-def test_a_check_goes_from_part_to_part_within_what_is_left_until_one_is_stopped(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    limits = list[float]()
-
-    class Part:
-        def __init__(self, *_: Any) -> None: ...
-
-        def count_stored(self, **_: Any) -> None: ...
-
-        def check(self, _: Any, limit: Limit) -> LinkCheck:
-            limits.append(limit.requests)
-            stopped = "x" if len(limits) > 1 else ""
-            return LinkCheck(A_RUN, 5, 2, 0, 1, Counter({Question("links", ""): 4}), stopped)
+        def _query(self, ids: Any, _: Any) -> None:
+            queried.append(ids)
+            self._stopped = "x" if len(queried) > 1 else ""
 
     bench = memory_bench(service={"base_url": SERVICE})
-    settings = bench.issuer.table(ServiceSettings)
-    assert settings is not None
-    monkeypatch.setattr(link_check, "_PartCheck", Part)
-    for name in ("mark_check", "read_with", "LinkIds"):
-        monkeypatch.setattr(link_check, name, lambda *_, **__: None)
-    manifest = SimpleNamespace(ledger=["1", "2", "3"])
-    run = cast(Any, SimpleNamespace(id=A_RUN, issuer="bank", committed=lambda: manifest))
+    runs = [cast(Any, SimpleNamespace(id=name)) for name in links["run"]]
 
-    check = link_check.check_links(
-        bench.context, cast(Any, object()), settings, run, limit=Limit(requests=10)
-    )
+    check = Check(bench.context, cast(Any, object()), turn()).check(runs)
 
-    assert [10, 6] == limits
-    assert ("x", 4, 8) == (check.stopped, check.asked, check.questions.total())
+    assert ["newest", "new"] == queried
+    assert ("x", 3) == (check.stopped, check.waiting)
 
 
 def test_a_link_of_the_newest_run_that_has_any_is_probed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -344,7 +273,7 @@ def test_messages_of_a_link_that_is_not_opened_are_skipped_for_a_week() -> None:
                 SimpleNamespace(
                     _context=context,
                     _placement=Placement(
-                        1, "a", "1", opened=False, messages_seen=moment - READ_ANYWAY_AFTER
+                        "run-1", 1, opened=False, messages_at=moment - READ_ANYWAY_AFTER
                     ),
                 ),
             )
@@ -355,9 +284,12 @@ def test_messages_of_a_link_that_is_not_opened_are_skipped_for_a_week() -> None:
     assert [False, False, True] == skipped
 
 
-def test_words_that_nobody_knows_come_the_most_frequent_first_and_of_equal_ones_by_name() -> None:
-    jobs = pl.DataFrame({"status": [*"cbbad"]})
+def test_words_that_nobody_knows_come_the_most_frequent_first_and_of_equal_ones_by_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    jobs = [Job(str(number), word) for number, word in enumerate("CBBAD")]
+    monkeypatch.setattr(follow_links, "_jobs", lambda _: jobs)
 
-    counts = [*coverage._counted(jobs, "status")]
+    counts = follow_links.unknown_words([RUN])
 
-    assert [("b", 2), ("a", 1), ("c", 1), ("d", 1)] == [(c["word"], c["jobs"]) for c in counts]
+    assert [("B", 2), ("A", 1), ("C", 1), ("D", 1)] == [(c["word"], c["jobs"]) for c in counts]

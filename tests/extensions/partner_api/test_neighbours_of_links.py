@@ -12,26 +12,19 @@ from typing import Any, cast
 import polars as pl
 import pytest
 
-from flows.extensions.partner_api import (
-    follow_links,
-    job_records,
-    link_command,
-    link_plan,
-    run_links,
-)
+from flows.extensions.partner_api import funnel, job_records, link_command, link_plan
 from flows.extensions.partner_api.card_link import CardLink
+from flows.extensions.partner_api.causes import LOST_MESSAGES, NEVER_ASKED
 from flows.extensions.partner_api.funnel import OTHERS, SITES, cells, facts
 from flows.extensions.partner_api.job_records import Job, Placement
 from flows.extensions.partner_api.link_plan import RowName, RowOutcome
 from flows.extensions.partner_api.linking import ManyLinks
 from flows.extensions.partner_api.probe import ReadRecord
 from flows.extensions.partner_api.profile import INTERFACE
-from flows.extensions.partner_api.unknowns import LOST_MESSAGES, NEVER_ASKED
-from flows.runs.identity import canonical
 from schemas.records import LINKED
 from tests.extensions.partner_api.test_funnel import NOTHING, row, standing
 from tests.memory_bench import memory_bench
-from tests.night import DAY, NOON
+from tests.night import DAY
 
 NEIGHBOURS = tuple(DAY + timedelta(days=days) for days in (-1, 0, 1))
 
@@ -48,12 +41,12 @@ def told(*rows: dict[str, Any], ages: Sequence[int] = ()) -> dict[str, Any]:
     return facts(cells([standing(rows).with_columns(age=pl.Series(ages, dtype=pl.UInt8))]))
 
 
-def shown(funnel: dict[str, Any]) -> tuple[list[str], list[str], list[int]]:
+def shown(counted: dict[str, Any]) -> tuple[list[str], list[str], list[int]]:
     """Return the kinds, the sites and the ages that a funnel counts somebody of."""
     return (
-        [line["kind"] for line in funnel["failed"]],
-        [line["site"] for line in funnel["sites"]],
-        [age for age, line in enumerate(funnel["ages"]) if line["linked"]],
+        [line["kind"] for line in counted["failed"]],
+        [line["site"] for line in counted["sites"]],
+        [age for age, line in enumerate(counted["ages"]) if line["linked"]],
     )
 
 
@@ -65,9 +58,7 @@ def test_of_several_rows_of_a_cardholder_the_one_that_came_furthest_is_told(orde
         row("a", **{**FAILED, **further}, merchant_site="b"),
     ]
 
-    funnel = told(*rows[::order], ages=[1, 2][::order])
-
-    assert (["USER_DATA_FAILURE"], ["b"], [2]) == shown(funnel)
+    assert (["USER_DATA_FAILURE"], ["b"], [2]) == shown(told(*rows[::order], ages=[1, 2][::order]))
 
 
 @pytest.mark.parametrize("order", [1, -1])
@@ -119,9 +110,9 @@ def test_that_a_stage_was_reached_is_known_by_who_says_so_the_service_first(
 ) -> None:
     reports = {"a": {**NOTHING, "opened": True}}
 
-    funnel = facts(cells([standing([row("a", opened=opened)], reports)]))
+    stages = facts(cells([standing([row("a", opened=opened)], reports)]))["stages"]
 
-    assert known_by == funnel["stages"][3]["known_by"]
+    assert known_by == stages[3]["known_by"]
 
 
 @pytest.mark.parametrize("order", [1, -1])
@@ -129,9 +120,9 @@ def test_who_has_a_card_placed_by_one_link_is_not_under_way_by_another(order: in
     placed = row("a", opened=True, running=False, termination_type="BILLABLE")
     running = row("a", opened=True, running=True)
 
-    funnel = told(*[placed, running][::order])
+    counted = told(*[placed, running][::order])
 
-    assert (0, 1) == (funnel["under_way"], funnel["stages"][5]["cardholders"])
+    assert (0, 1) == (counted["under_way"], counted["stages"][5]["cardholders"])
 
 
 @pytest.mark.parametrize("order", [1, -1])
@@ -143,50 +134,25 @@ def test_of_two_causes_why_it_is_not_known_the_first_is_told(order: int) -> None
     assert "cause.a" == unknown["cause"]
 
 
-def test_a_service_last_answered_when_it_last_did_of_any_part(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    seen = {
-        part: [NOON + timedelta(hours=hour) for hour in hours]
-        for part, hours in {"1": (3, 5, 4), "2": (1, 2, 0)}.items()
-    }
-    monkeypatch.setattr(
-        follow_links,
-        "read_placements",
-        lambda _, part, __: pl.DataFrame(
-            {"seen": seen[part], "trouble": None, "jobs_trouble": None},
-            {"seen": pl.Datetime(time_zone="UTC"), "trouble": str, "jobs_trouble": str},
-        ),
-    )
-    monkeypatch.setattr(follow_links, "linked_rows", lambda *_: pl.DataFrame({"row": [1, 2, 3]}))
-    run = SimpleNamespace(committed=lambda: SimpleNamespace(ledger=["1", "2"]))
-
-    told_of = follow_links._queries([cast(Any, run)])
-
-    assert (NOON + timedelta(hours=5)).isoformat() == told_of["seen"]
-
-
 # What is known of a link
 # --------------------------------------------------------------------------------------------------
 
 
 def test_answers_that_were_lost_stay_lost_when_messages_are_read_anew() -> None:
-    unread = canonical({"messages": [{"type": "job_status", "message": {"status": "AUTH"}}]})
+    unread = [{"type": "job_status", "message": {"status": "AUTH"}}]
 
-    lost = [
-        job_records.read_anew(Placement(1, "a", "1", missed=missed), contents, INTERFACE).missed
-        for missed, contents in ((2, []), (3, [unread]), (1, [unread]), (0, [unread]))
+    missed = [
+        job_records.read_anew(Placement("run", 1, lost=lost, unread=1), contents, INTERFACE).missed
+        for lost, contents in ((2, []), (2, [unread]), (0, [unread]), (0, []))
     ]
 
-    assert [2, 3, 1, 1] == lost
+    assert [2, 3, 1, 0] == missed
 
 
 @pytest.mark.parametrize(("known", "is_due"), [("7", False), ("8", True)])
 def test_only_jobs_that_nobody_knew_make_a_row_due(known: str, is_due: bool) -> None:
-    placement = Placement(1, "a", "1", jobs=(Job(known, "AUTH"),))
-    content = canonical(
-        {"messages": [{"type": "job_status", "job_id": "7", "message": {"status": "AUTH"}}]}
-    )
+    placement = Placement("run", 1, jobs=(Job(known, "AUTH"),))
+    content = [{"type": "job_status", "job_id": "7", "message": {"status": "AUTH"}}]
 
     anew = job_records.read_anew(placement, [content], INTERFACE)
 
@@ -194,14 +160,14 @@ def test_only_jobs_that_nobody_knew_make_a_row_due(known: str, is_due: bool) -> 
 
 
 def test_why_jobs_are_not_known_is_a_lost_answer_only_where_one_was_lost() -> None:
-    rows = pl.DataFrame(
-        {"missed": [0, 1], **dict.fromkeys(["trouble", "jobs_trouble", "opened"])},
-        {"missed": pl.UInt32, "trouble": str, "jobs_trouble": str, "opened": pl.Boolean},
-    ).with_columns(running=pl.lit(None, pl.Boolean), authenticated=pl.lit(None, pl.Boolean))
+    nothing = dict.fromkeys(("trouble", "jobs_trouble", "running"))
+    rows = pl.DataFrame({"lost": [0, 1, 0], "unread": [0, 0, 1], **nothing}).cast(
+        {"trouble": pl.String, "jobs_trouble": pl.String, "running": pl.Boolean}
+    )
 
-    causes = rows.select(*run_links._causes())["ended_cause"]
+    causes = rows.select(funnel.causes())["ended_cause"]
 
-    assert [NEVER_ASKED, LOST_MESSAGES] == causes.to_list()
+    assert [NEVER_ASKED, LOST_MESSAGES, LOST_MESSAGES] == causes.to_list()
 
 
 @pytest.mark.parametrize(("days", "words"), [(-1, "1 day ago"), (0, "in 0 days"), (1, "in 1 day")])

@@ -15,7 +15,6 @@ from flows.extensions.partner_api.client import open_client
 from flows.extensions.partner_api.job_records import Placement, with_messages
 from flows.extensions.partner_api.profile import INTERFACE
 from flows.extensions.partner_api.service import AnswerLostError, StrangeAnswerError
-from flows.runs.identity import canonical
 from flows.runs.retry import Retry
 from tests.extensions.partner_api.service_clients import (
     CREDENTIALS,
@@ -90,7 +89,7 @@ def test_a_page_that_is_lost_leaves_those_before_it_and_is_missed() -> None:
     ):
         read = json.loads(client.cardholder_messages("5"))
 
-    placement = with_messages(Placement(1, "c-1", "4242"), canonical({"messages": read}), INTERFACE)
+    placement = with_messages(Placement("run", 1), read, INTERFACE)
     assert (["1"], 1) == ([job.job_id for job in placement.jobs], placement.missed)
 
 

@@ -252,7 +252,7 @@ def test_a_token_becomes_a_url_where_the_settings_say_how(tmp_path: Path) -> Non
     assert single.answered.expires_on == date(2027, 1, 20)
 
 
-@pytest.mark.parametrize("raw", quick(1, ["02/03/2027", "2027-02-03", "2027-02-03T00:00:00.000Z"]))
+@pytest.mark.parametrize("raw", quick(1, ["3-Feb-2027", "2027-02-03", "2027-02-03T00:00:00.000Z"]))
 def test_the_day_a_link_ends_is_read_however_it_is_written(bench: Bench, raw: str) -> None:
     run, linker = (
         left_over(bench),
@@ -262,7 +262,18 @@ def test_the_day_a_link_ends_is_read_however_it_is_written(bench: Bench, raw: st
     single = link_row(bench.context, linker, run, 2)
 
     assert single.answered is not None
-    assert (single.answered.expires_on, single.answered.expires_raw) == (date(2027, 2, 3), raw)
+    assert (single.answered.expires_on, single.answered.expires_form) == (date(2027, 2, 3), None)
+
+
+def test_a_day_that_cannot_be_read_is_kept_as_its_form(bench: Bench) -> None:
+    run = left_over(bench)
+    linker = Linker(CardLink.model_validate({"url": URL, "expiration_date": "02/03/2027"}))
+
+    single = link_row(bench.context, linker, run, 2)
+
+    assert single.answered is not None
+    assert single.answered.expires_on is not None
+    assert single.answered.expires_form == "99/99/9999"
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,8 @@ import pytest
 
 from flows.extensions.partner_api.job_records import Job, Placement, kept, read_anew, with_messages
 from flows.extensions.partner_api.profile import INTERFACE, Profile
-from flows.runs.identity import canonical
 
-NOTHING = Placement(1, "c-1", "4242")
+NOTHING = Placement("run", 1)
 PARTNER = Profile.model_validate(
     {
         "names": {
@@ -22,9 +21,9 @@ PARTNER = Profile.model_validate(
 )
 
 
-def stored(*elements: dict[str, Any]) -> bytes:
+def stored(*elements: dict[str, Any]) -> list[Any]:
     """Return what is stored of a body with these messages."""
-    return canonical({"messages": kept(json.dumps(elements).encode())})
+    return kept(json.dumps(elements).encode())
 
 
 def test_messages_under_names_of_the_partners_own_are_read_once_the_settings_name_them() -> None:
@@ -40,7 +39,7 @@ def test_messages_under_names_of_the_partners_own_are_read_once_the_settings_nam
 
 def test_an_answer_that_was_lost_stays_missed_whatever_the_settings_are() -> None:
     content = stored({"job_id": 7, "message": {"status": "AUTH"}})
-    lost = with_messages(NOTHING._replace(missed=1), content, INTERFACE)
+    lost = with_messages(NOTHING._replace(lost=1), content, INTERFACE)
 
     assert (1, 1) == (lost.missed, read_anew(lost, [content], PARTNER).missed)
 

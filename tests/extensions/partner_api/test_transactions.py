@@ -143,6 +143,17 @@ def test_of_a_cuid_without_a_link_only_what_is_harmless_is_stored(tmp_path: Path
     assert [cuids[0], None] == reported_rows(bench.adapters, BANK)["cuid"].to_list()
 
 
+def test_days_of_completion_that_cannot_be_read_are_a_break_for_each_form(tmp_path: Path) -> None:
+    bench, cuids = night(tmp_path)
+    drop(bench, "t.csv", f"{cuids[0]},SUCCESSFUL,in May\n{cuids[1]},SUCCESSFUL,in Mai")
+
+    facts = follow_links(bench.context, None)
+
+    assert [("UNREADABLE_TRANSACTIONS", "t.csv (AA AAA)")] == [
+        (one["name"], one["place"]) for one in facts["breaks"]
+    ]
+
+
 def test_a_file_that_is_no_report_is_a_break_and_stops_no_other(tmp_path: Path) -> None:
     bench, cuids = night(tmp_path)
     bench.store.replace(transactions(BANK) + "odd-4242424242424242.csv", [b"<html>"])

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from flows.errors import CardlinkError
-from flows.extensions.partner_api.coverage import coverage, line_of
+from flows.extensions.alerts.metrics import write_metrics
 from flows.extensions.partner_api.follow_links import follow_links
 from flows.extensions.partner_api.link_check import LinkCheck, check_links
 from flows.extensions.partner_api.service import (
@@ -21,7 +21,7 @@ from flows.extensions.partner_api.service import (
     StrangeAnswerError,
     UnauthorisedError,
 )
-from flows.operations.metrics import write_metrics
+from flows.extensions.partner_api.words import coverage, line_of
 from flows.reports.across import reconcile_runs
 from flows.runs.keys import reconciliation
 from tests.builders import quick
@@ -50,11 +50,11 @@ def failing(question: str, error: CardlinkError) -> Callable[[str], None]:
 
 
 def check(bench: Bench, run: str, partner: Partner) -> LinkCheck:
-    return check_links(bench.context, partner, settings(bench), bench.stored(run))
+    return check_links(bench.context, partner, settings(bench), [bench.stored(run)])
 
 
 def lines(done: LinkCheck) -> list[str]:
-    return [line_of(source) for source in coverage([done])]
+    return [line_of(source) for source in coverage(done.questions)]
 
 
 def causes(bench: Bench, run: str) -> dict[str, str]:
@@ -158,7 +158,7 @@ def test_jobs_that_nobody_asked_for_are_due_once_the_setting_is_corrected(tmp_pa
     before = causes(bench, run)
     spoken = settings(bench).model_copy(update={"follow_cardholders": True})
 
-    check_links(bench.context, partner, spoken, bench.stored(run))
+    check_links(bench.context, partner, spoken, [bench.stored(run)])
 
     assert dict.fromkeys(STAGES[1:], "never.asked") == before
     assert {} == causes(bench, run)
@@ -251,7 +251,7 @@ def test_a_url_without_an_id_is_no_question_and_due_once_the_setting_is_correcte
     first = check(bench, run, partner)
     spoken = settings(bench).model_copy(update={"link_id": "/(?P<id>[^/]+)$"})
 
-    done = check_links(bench.context, partner, spoken, bench.stored(run))
+    done = check_links(bench.context, partner, spoken, [bench.stored(run)])
 
     assert ["link records: asked 0, answered 0: no id in the link's URL"] == lines(first)
     assert (12, 0) == (done.asked, done.unanswered)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import polars as pl
 
 from flows.book.book import Book, read_book
-from flows.book.kept_links import KEPT, kept_links
+from flows.book.kept_links import KEPT, files_that_confirm, kept_links
 from flows.reports.cardholder_trace import refuse_card_number
 from flows.reports.link_work import WITHIN
 from flows.resend.ending_links import ending_links
@@ -65,11 +65,13 @@ def keep_links(
     rows: str | None = None,
     *,
     undo: bool = False,
+    file: tuple[str, int] | None = None,
 ) -> Decided:
     """Decide that links stay as they are, or take that back; OtherRowsError where these are not
     just so many as were shown.
 
-    Raises CardGivenError, UnknownRunError, NotFoundError where no link is meant, NoReasonError.
+    `file`: of the issuer, which says so (`LinkKept`). Raises CardGivenError, UnknownRunError,
+    NotFoundError where no link is meant, NoReasonError.
     """
     signed = context.adapters.signed(reason)
     issuer = context.issuer.issuer
@@ -84,16 +86,19 @@ def keep_links(
         place = which.run or issuer
         raise NotFoundError(place=place, what=missing, command=Step("cardholders", issuer))
     if links.is_empty():
-        return Decided(None, 0)
+        if file is None or file in files_that_confirm(context.adapters, issuer):
+            return Decided(None, 0)
+        links = were_open
     count = links.select(CARD_WITHOUT_TWIN).n_unique()
     refuse_other_rows(issuer, which.run or issuer, count, rows)
     record = LinkKept(
         **signed,
         what="asked again" if undo else "kept",
         links=tuple(KeptLink(*link) for link in links.select(*KEPT).iter_rows()),
+        file=file,
     )
     if not _is_recorded(context.adapters, issuer, record, book.kept):
-        return keep_links(context, which, reason, rows, undo=undo)
+        return keep_links(context, which, reason, rows, undo=undo, file=file)
     return Decided(record, count)
 
 

@@ -7,11 +7,11 @@ from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
+from flows.extensions.alerts import metric_readings
+from flows.extensions.alerts.metric_readings import Figures, Reading, RunReading
+from flows.extensions.alerts.metrics import _upto
 from flows.extensions.arrivals import hooks
 from flows.extensions.arrivals.beat import Beat, write_beat
-from flows.operations import metric_readings
-from flows.operations.metric_readings import Figures, Reading, RunReading
-from flows.operations.metrics import _upto
 from flows.runs.events import ANSWERED
 from tests.memory_bench import MemoryBench, memory_bench
 from tests.night import BANK, NOON
@@ -74,7 +74,7 @@ def test_of_several_keys_the_first_that_ends_and_the_beat_of_arrivals() -> None:
 
     known = reading(bench, context=context)
 
-    assert {"": FIRST} == hooks.beaten_at(known)
+    assert {"": FIRST} == hooks.beaten_at(known.context)
     assert {"": 7} == metric_readings.key_days(known)
 
 

@@ -10,9 +10,8 @@ from prometheus_client.core import Metric
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from flows.operations.metrics import COUNTERS, TEXT, metric_families, write_metrics
+from flows.extensions.alerts.metrics import COUNTERS, TEXT, merged, metric_families, write_metrics
 from flows.operations.purge import purge
-from flows.pages.site import merged
 from flows.runs.outbox import move
 from tests.night import BANK, Bench, local_bench
 from tests.operations.retention import YEAR, answered, cleaner, later

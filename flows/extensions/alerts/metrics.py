@@ -5,8 +5,10 @@ processes live that derive them. The figures of a run are kept, also when its le
 not read again where nothing of it is open.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import (
@@ -15,30 +17,27 @@ from prometheus_client.core import (
     HistogramMetricFamily,
     Metric,
 )
+from prometheus_client.exposition import choose_encoder
 from prometheus_client.openmetrics.exposition import generate_latest as openmetrics
+from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
+from flows.configuration import issuers, load_issuer
+from flows.errors import CardlinkError
 from flows.extensions import hooks
-from flows.operations import metric_readings as readings
-from flows.operations.metric_readings import Reading, Values
+from flows.extensions.alerts import metric_readings as readings
+from flows.extensions.alerts.metric_readings import Reading, Values
+from flows.operations.conditions import Gauge
 from flows.runs.context import IssuerContext
 from flows.runs.keys import metrics
+from flows.runs.store import read
+from flows.wiring import open_store
 
 PREFIX = "cardlink_"
 TEXT = "cardlink.prom"  # as the node exporter reads it
 # upper limits of histograms
 HOURS = (1, 2, 4, 8, 12, 24, 36, 48, 72, 120, 240)
 SECONDS = (60, 300, 900, 3600, 4 * 3600, 12 * 3600, 86_400, 2 * 86_400, 5 * 86_400)
-
-
-class Gauge(NamedTuple):
-    """A number that rises and falls: name, help, label ("" for none), and how it is read."""
-
-    name: str
-    text: str
-    label: str
-    read: Callable[[Reading], Values]
-    kind: Literal["gauge", "counter"] = "gauge"
 
 
 class Histogram(NamedTuple):
@@ -109,18 +108,21 @@ def metric_families(context: IssuerContext) -> list[Metric]:
     reading = readings.read_issuer(context)
     issuer = context.issuer.issuer
     families = [
-        *(_numbers(metric, issuer, metric.read(reading)) for metric in numbers()),
+        *(_numbers(metric, issuer, metric.read(reading)) for metric in (*GAUGES, *COUNTERS)),
+        *(_numbers(metric, issuer, metric.read(context)) for metric in _of_extensions()),
         *(_histogram(metric, issuer, reading) for metric in HISTOGRAMS),
     ]
     return [family for family in families if family.samples]
 
 
-def numbers() -> Iterator[Gauge]:
-    """Yield the metrics that are numbers, those of extensions too."""
-    yield from GAUGES
+def numbers() -> list[Gauge]:
+    """Return the metrics that are numbers, those of extensions too."""
+    return [*GAUGES, *_of_extensions(), *COUNTERS]
+
+
+def _of_extensions() -> Iterator[Gauge]:
     for gauges in hooks("gauges"):
         yield from gauges()
-    yield from COUNTERS
 
 
 def write_metrics(context: IssuerContext) -> str:
@@ -159,3 +161,27 @@ def _histogram(metric: Histogram, issuer: str, reading: Reading) -> Metric:
 
 def _upto(spread: Mapping[float, int], limit: float) -> int:
     return sum(times for value, times in spread.items() if value <= limit)
+
+
+def exposed(folder: Path, accept: str) -> tuple[bytes, str]:
+    """Return the metrics of a folder's issuers, and their media type: what a scraper accepts."""
+    encode, media_type = choose_encoder(accept)
+    return encode(registry_of(merged(_kept(folder)))), media_type
+
+
+def merged(texts: Iterable[str]) -> list[Metric]:
+    """Return the families of several texts, each once with the samples of all."""
+    families: dict[str, Metric] = {}
+    for text in texts:
+        for family in text_string_to_metric_families(text):
+            families.setdefault(family.name, family)
+            if families[family.name] is not family:
+                families[family.name].samples += family.samples
+    return list(families.values())
+
+
+def _kept(folder: Path) -> Iterator[str]:
+    for name in issuers(folder):
+        with suppress(CardlinkError):  # not written yet, or its store is away: its age tells
+            store = open_store(load_issuer(folder, name), folder)
+            yield read(store, f"{metrics(name)}{TEXT}").decode()

@@ -19,22 +19,20 @@ from prometheus_client.openmetrics import parser
 from flows.adapters.local import LocalStore
 from flows.adapters.plain_sealer import PlainSealer
 from flows.errors import CardlinkError
+from flows.extensions.alerts.metrics import write_metrics
+from flows.extensions.alerts.notices import Sending, open_notices
 from flows.extensions.arrivals.beat import Beat, write_beat
 from flows.extensions.deliveries.acknowledgement import acknowledge
 from flows.extensions.deliveries.delivery import deliver
 from flows.extensions.deliveries.reaching import hand_over
 from flows.extensions.deliveries.settings import receivers_in
 from flows.extensions.simulator.extract import write_sample
-from flows.operations.alert_history import open_alerts, record_notified, watch
-from flows.operations.alert_kinds import alert_kinds
-from flows.operations.alerts import Failure, current_alerts
 from flows.operations.break_decisions import close_break
-from flows.operations.metrics import write_metrics
+from flows.operations.matters import IS_LATE, IS_OPEN, Failure, matters, watch
 from flows.operations.remediation import dismiss
 from flows.reports.rebuild import rebuild
 from flows.runs.documents import read_facts
 from flows.runs.keys import keys_of
-from flows.runs.notices import Sending
 from flows.runs.outbox import move
 from flows.runs.store import StoreDeniedError, VerdictRefusedError
 from schemas.portal import COUNTRY, EMAIL, columns
@@ -42,6 +40,7 @@ from tests import keys
 from tests.adapters import key_kinds
 from tests.again import again, night
 from tests.builders import portal_rows, quick
+from tests.late import late, told
 from tests.night import BANK, DAY, NOON, Bench, issuer, local_bench, portal_csv, submitted
 from tests.storms import FailingStore
 
@@ -52,11 +51,8 @@ def read_back(text: str) -> list[Any]:
 
 
 def look(bench: Bench, *failures: Failure) -> list[tuple[str, bool]]:
-    """Watch as the flow does: tell every change, and keep that it was told."""
-    found = watch(bench.context, failures)
-    for change in found:
-        record_notified(bench.context, change)
-    return [(change.alert.kind, change.opened) for change in found]
+    """Watch as the flow does: tell what is new, and keep that it was told."""
+    return [(matter.kind, is_late) for matter, is_late in told(bench.context, *failures)]
 
 
 def at(bench: Bench, moment: datetime, **tables: object) -> Bench:
@@ -100,24 +96,15 @@ def unknown_country(folder: Path) -> Shown:
     yield at(bench, NOON, schedule={"country": "US", "subdivision": "NY"})
 
 
-def empty(folder: Path) -> Shown:
-    bench = local_bench(folder)
-    with pytest.raises(CardlinkError):
-        bench.submit(bench.drop_bytes(portal_csv(portal_rows({})).splitlines(keepends=True)[0]))
-    yield bench
-    bench.submit(bench.drop(5))
-    yield bench
-
-
 def refused(folder: Path) -> Shown:
-    """Refuse an extract; commit a corrected one of another name, while the refused one stays where
-    it is.
-    """
+    """Refuse an extract; commit a corrected one of another name, and dismiss the refused one."""
     bench = local_bench(folder, limits={"max_reject_rate": 0.01})
+    wrong = bench.drop(50, bad=0.3)
     with pytest.raises(CardlinkError):
-        bench.submit(bench.drop(50, bad=0.3))
+        bench.submit(wrong)
     yield bench
     bench.submit(bench.drop(50, "bank-20261120-corrected.csv", seed=1))
+    dismiss(bench.context, wrong, "another file came")
     yield bench
 
 
@@ -282,31 +269,30 @@ def not_taken(folder: Path) -> Shown:
 
 
 STORIES: dict[str, Callable[[Path], Shown]] = {
-    "extract-missing": missing,
-    "extract-waiting": waiting,
-    "calendar-unknown": unknown_country,
-    "night-skipped": skipped,
-    "empty-extract": empty,
-    "run-refused": refused,
-    "extract-changed": changed,
-    "extract-unclean": unclean,
-    "extract-repeated": repeated,
-    "flow-failed": failed,
-    "out-of-balance": unbalanced,
-    "drift": departing,
-    "columns-changed": widened,
-    "ineligible-rows": not_eligible,
-    "result-overdue": overdue,
-    "channel-failing": deaf,
-    "arrivals-down": silent,
-    "key-ending": ending,
-    "issuer-not-told": untold,
-    "links-not-taken": not_taken,
-    "key-unusable": unusable,
+    "business days without an extract": missing,
+    "incomplete extracts": waiting,
+    "unknown calendars": unknown_country,
+    "skipped nights": skipped,
+    "refused extracts": refused,
+    "extracts held back": changed,
+    "unclean extracts": unclean,
+    "extracts that repeat another": repeated,
+    "failed flows": failed,
+    "break UNKNOWN_CUID": unbalanced,
+    "departing extracts": departing,
+    "changed columns": widened,
+    "ineligible rows": not_eligible,
+    "results overdue": overdue,
+    "failing channels": deaf,
+    "processes down": silent,
+    "keys that end": ending,
+    "extracts not acknowledged": untold,
+    "receivers to reach": not_taken,
+    "unusable keys": unusable,
 }
 
 
-@pytest.mark.parametrize("kind", quick(12, list(alert_kinds())))
+@pytest.mark.parametrize("kind", quick(12, list(STORIES)))
 def test_an_alert_of_each_kind_is_told_once_when_its_cause_comes_and_once_when_it_is_gone(
     tmp_path: Path, kind: str
 ) -> None:
@@ -336,10 +322,8 @@ def test_a_refused_extract_is_not_over_with_one_that_had_come_before_it(tmp_path
 
     found = watch(bench.context)
 
-    assert [("run-refused", True)] == [(one.alert.kind, one.opened) for one in found]
-    assert re.search(
-        r"was refused: bank/extracts/bank-20261120-2.csv.* of 50 rows", found[0].alert.text
-    )
+    assert ["refused extracts"] == [one.kind for one in found if one.late]
+    assert re.search(r"Refused.*bank-20261120-2.csv.* of 50 rows", found[0].text)
 
 
 def test_a_quiet_night_has_nothing_to_tell(tmp_path: Path) -> None:
@@ -358,7 +342,7 @@ def test_a_refused_run_is_told_once_and_closes_with_its_commit(tmp_path: Path) -
     bench.submit(extract, opened=["reject-rate"])
     looks += [look(bench), look(bench)]
 
-    assert looks == [[("run-refused", True)], [], [("run-refused", False)], []]
+    assert looks == [[("refused extracts", True)], [], [("refused extracts", False)], []]
 
 
 def test_a_refused_run_closes_when_a_corrected_file_of_that_name_is_committed(
@@ -374,7 +358,7 @@ def test_a_refused_run_closes_when_a_corrected_file_of_that_name_is_committed(
     bench.submit(extract)
     looks.append(look(bench))
 
-    assert looks == [[("run-refused", True)], [], [("run-refused", False)]]
+    assert looks == [[("refused extracts", True)], [], [("refused extracts", False)]]
 
 
 def test_a_run_that_was_planned_anew_takes_the_alert_of_the_one_before_with_it(
@@ -390,7 +374,7 @@ def test_a_run_that_was_planned_anew_takes_the_alert_of_the_one_before_with_it(
     smaller.submit(extract, opened=["reject-rate"])
     looks.append(look(smaller))
 
-    assert looks == [[("run-refused", True)], [("run-refused", False)]]
+    assert looks == [[("refused extracts", True)], [("refused extracts", False)]]
 
 
 def test_a_refused_resubmission_is_told_though_it_is_of_no_whole_extract(tmp_path: Path) -> None:
@@ -400,7 +384,7 @@ def test_a_refused_resubmission_is_told_though_it_is_of_no_whole_extract(tmp_pat
     with pytest.raises(CardlinkError):
         again(replace(bench, store=refusing), run)
 
-    assert look(bench) == [("run-refused", True)]
+    assert look(bench) == [("runs left behind", True)]
 
 
 def _foreign(what: str, key: str) -> Exception | None:
@@ -427,7 +411,7 @@ def test_a_name_with_other_content_is_told_until_somebody_decides(tmp_path: Path
         bench.drop_bytes(before)
     looks.append(look(bench))
 
-    assert looks == [[("extract-changed", True)], [], [("extract-changed", False)]]
+    assert looks == [[("extracts held back", True)], [], [("extracts held back", False)]]
 
 
 def test_yesterdays_extract_is_not_todays(tmp_path: Path) -> None:
@@ -436,7 +420,7 @@ def test_yesterdays_extract_is_not_todays(tmp_path: Path) -> None:
     now = max(entry.modified for entry in bench.store.keys("")) + timedelta(days=3)
     later = at(bench, now, schedule={"extract_by": "00:00:00"})
 
-    assert look(later) == [("extract-missing", True)]
+    assert look(later) == [("business days without an extract", True)]
 
 
 def test_an_issuer_that_never_had_an_extract_misses_its_first(tmp_path: Path) -> None:
@@ -448,7 +432,7 @@ def test_an_issuer_that_never_had_an_extract_misses_its_first(tmp_path: Path) ->
     bench.drop_bytes(b"count=5\n", "bank-20261120.csv.ctl")  # no extract by itself
     looks.append(look(bench))
 
-    assert looks == [[("extract-missing", True)], []]
+    assert looks == [[("business days without an extract", True)], []]
 
 
 def test_an_extract_without_its_marker_is_told_by_its_hour_with_what_it_waits_for(
@@ -462,15 +446,15 @@ def test_an_extract_without_its_marker_is_told_by_its_hour_with_what_it_waits_fo
     bench.drop(5, "bank-20261120.csv")
     bench.drop_bytes(b"count=5\n", "bank-20261120.csv.ctl")
 
-    told = [alert.text for alert in current_alerts(bench.context)]
+    told_of = [work.note for work in late(bench.context)]
     looks = [look(bench)]
     bench.drop_bytes(b"", "bank-20261120.csv.done")
     looks.append(look(bench))
 
-    assert told == [
-        "bank-20261120.csv is not taken yet: there is no bank/extracts/bank-20261120.csv.done"
+    assert told_of == [
+        "bank-20261120.csv is not taken yet: there is no bank/extracts/bank-20261120.csv.done."
     ]
-    assert looks == [[("extract-waiting", True)], [("extract-waiting", False)]]
+    assert looks == [[("incomplete extracts", True)], [("incomplete extracts", False)]]
 
 
 def test_a_whole_extract_of_the_day_leaves_one_that_came_later_its_time(tmp_path: Path) -> None:
@@ -489,11 +473,11 @@ def test_a_whole_extract_of_the_day_leaves_one_that_came_later_its_time(tmp_path
 
     looks = [look(bench), look(at(bench, NOON + timedelta(days=1)))]
 
-    assert looks == [[], [("extract-waiting", True)]]
+    assert looks == [[], [("incomplete extracts", True)]]
 
 
 @pytest.mark.parametrize(
-    ("policy", "told_of"), [("alert", [("empty-extract", True)]), ("allow", [])]
+    ("policy", "told_of"), [("alert", [("refused extracts", True)]), ("allow", [])]
 )
 def test_an_empty_extract_is_told_by_policy(
     tmp_path: Path, policy: str, told_of: list[tuple[str, bool]]
@@ -517,8 +501,8 @@ def test_a_key_that_ends_soon_is_told_once(tmp_path: Path) -> None:
 
     found = watch(bench.context)
 
-    assert [(change.alert.kind, change.alert.subject) for change in found] == [
-        ("key-ending", key.fingerprint)
+    assert [(matter.kind, matter.subject) for matter in found] == [
+        ("keys that end", key.fingerprint)
     ]
 
 
@@ -534,8 +518,8 @@ def test_a_subkey_that_ends_soon_is_told_as_such_and_unsealed_chunks_are_not(
     found = watch(replace(ending, key=key, now=lambda: now).context)
 
     assert [
-        ("key-ending", f"Encryption subkey {found[0].alert.subject[-16:]} of key {key.fingerprint}")
-    ] == [(change.alert.kind, change.alert.text.partition(" expires on ")[0]) for change in found]
+        ("keys that end", f"Encryption subkey {found[0].subject[-16:]} of key {key.fingerprint}")
+    ] == [(matter.kind, matter.text.partition(" expires on ")[0]) for matter in found]
     assert [] == watch(unsealed)
 
 
@@ -546,11 +530,8 @@ def test_a_watcher_killed_before_telling_leaves_it_to_the_next(tmp_path: Path) -
     killed = watch(bench.context, [failure])
     found = look(bench, failure)
 
-    assert (
-        [(change.alert.kind, change.opened) for change in killed]
-        == found
-        == [("flow-failed", True)]
-    )
+    assert [matter.kind for matter in killed] == ["failed flows"]
+    assert found == [("failed flows", True)]
     assert look(bench, failure) == []
 
 
@@ -565,10 +546,11 @@ def test_out_of_balance_is_told(tmp_path: Path) -> None:
 
     looks = look(bench)
 
-    assert looks == [("out-of-balance", True)]
-    [alert] = open_alerts(bench.store, BANK)
-    assert alert.kind == "out-of-balance"
-    assert alert.text.endswith("is out of balance: 1 of 1 card has a link; nobody waits")
+    assert looks == [("break UNKNOWN_CUID", True)]
+    [alert] = matters(bench.adapters, BANK, IS_OPEN, IS_LATE)
+    [notice] = open_notices(bench.adapters, BANK)
+    assert alert.kind == "break UNKNOWN_CUID"
+    assert "1 of 1 card has a link; nobody waits" in notice.text
 
 
 def test_metrics_count_the_night_and_name_nobody(tmp_path: Path) -> None:
@@ -591,7 +573,7 @@ def test_metrics_count_the_night_and_name_nobody(tmp_path: Path) -> None:
     for standing, number in stood:
         assert samples["cardlink_cardholders", name, ("standing", standing)] == number
     assert samples["cardlink_cardholders_waiting", name, ("who", "operator")] == counts.submitted
-    assert samples["cardlink_alerts_open", name, ("kind", "flow-failed")] == 1
+    assert samples["cardlink_alerts_open", name, ("kind", "failed flows")] == 1
     assert bench.content(f"{BANK}/metrics/openmetrics.txt") == text.encode()
     assert run.run not in text
 
@@ -610,4 +592,4 @@ def test_a_gap_in_the_sequence_is_told_and_closes_when_it_is_filled(tmp_path: Pa
     bench.submit(third)
     looks.append(look(bench))
 
-    assert looks == [[("run-refused", True)], [("run-refused", False)]]
+    assert looks == [[("refused extracts", True)], [("refused extracts", False)]]

@@ -26,7 +26,7 @@ from urllib.parse import (
 
 import httpx
 
-from flows.runs.notices import Channel, ChannelError
+from flows.extensions.alerts.notices import Channel, ChannelError
 from schemas.settings import LOOPBACK
 
 SECONDS = 10.0  # for a server to answer

@@ -24,11 +24,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from flows.adapters.channels import apprise_url, open_channel, ping
-from flows.operations.alert_history import watch
-from flows.operations.telling import tell
-from flows.runs.notices import Channel, ChannelError, Notice, Sending
-from tests.night import Bench, local_bench
+from flows.extensions.alerts.channels import apprise_url, open_channel, ping
+from flows.extensions.alerts.notices import Channel, ChannelError, write_notice
+from flows.extensions.alerts.telling import tell
+from flows.operations.matters import watch
+from tests.night import BANK, NOON, Bench, local_bench
 from tests.servers import free_port
 
 LATER = timedelta(minutes=15)
@@ -144,9 +144,9 @@ def later(bench: Bench, span: timedelta) -> Bench:
 
 def look(bench: Bench, *channels: Channel) -> list[str]:
     """Watch and tell as the flow does; return the changes of alerts."""
-    changes = watch(bench.context)
-    tell(bench.context, changes, channels)
-    return [f"{change.alert.kind} {change.opened}" for change in changes]
+    untold = watch(bench.context)
+    tell(bench.context, channels)
+    return [f"{matter.kind} {matter.ended is None}" for matter in untold]
 
 
 def test_a_night_and_its_answers_are_told_once_however_many_watches_look(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_a_refused_extract_is_told_with_its_reason(tmp_path: Path) -> None:
         bench.submit(bench.drop(50, bad=0.3))
 
     with webhook() as (posts, port):
-        tell(later(bench, LATER).context, [], [hook(port)])
+        tell(later(bench, LATER).context, [hook(port)])
 
     assert ["1 run, 1 refused"] == [post["subject"].split(": ")[-1] for post in posts]
     assert "was refused" in posts[0]["text"]
@@ -198,12 +198,12 @@ def test_a_channel_that_is_down_is_an_alert_to_the_others_and_gets_it_once_it_wo
             looks.append(look(later(bench, timedelta(minutes=30)), *channels))
             looks.append(look(later(bench, timedelta(minutes=35)), *channels))
 
-    assert "channel-failing True" in looks[1]
-    assert "channel-failing False" in looks[3]
+    assert "failing channels True" in looks[1]
+    assert "failing channels False" in looks[3]
     subjects = [str(letter["Subject"]) for letter in box.mails]
     assert 1 == len([subject for subject in subjects if "night of" in subject])
     assert 1 == len([post for post in posts if "night of" in post["subject"]])
-    assert 1 == len([subject for subject in subjects if "takes no notifications" in subject][:1])
+    assert 1 == len([subject for subject in subjects if subject.endswith("bank: failing channels")])
 
 
 class Killed(BaseException):
@@ -235,10 +235,10 @@ def test_where_a_process_was_killed_while_sending_it_is_sent_again_under_the_sam
 
     with webhook() as (posts, port):
         with pytest.raises(Killed):
-            tell(bench.context, [], [Killing(hook(port))])
-        tell(later(bench, timedelta(minutes=5)).context, [], [hook(port)])  # it may still live
+            tell(bench.context, [Killing(hook(port))])
+        tell(later(bench, timedelta(minutes=5)).context, [hook(port)])  # it may still live
         before = len(posts)
-        tell(later(bench, timedelta(minutes=11)).context, [], [hook(port)])
+        tell(later(bench, timedelta(minutes=11)).context, [hook(port)])
 
     assert (1, 2) == (before, len(posts))
     assert posts[0] == posts[1]
@@ -248,12 +248,12 @@ def test_a_switch_outside_is_pinged_and_one_that_is_away_is_an_alert(tmp_path: P
     bench = local_bench(tmp_path)
 
     with webhook() as (_, port):
-        tell(bench.context, [], [], lambda: ping(f"http://127.0.0.1:{port}/"))
+        tell(bench.context, [], lambda: ping(f"http://127.0.0.1:{port}/"))
         looks = [look(bench)]
-    tell(bench.context, [], [], lambda: ping(f"http://127.0.0.1:{port}/"))
+    tell(bench.context, [], lambda: ping(f"http://127.0.0.1:{port}/"))
     looks.append(look(bench))
 
-    assert ["channel-failing True" in changes for changes in looks] == [False, True]
+    assert ["failing channels True" in changes for changes in looks] == [False, True]
 
 
 def test_a_channel_that_nobody_has_an_address_of_is_an_alert(tmp_path: Path) -> None:
@@ -261,15 +261,20 @@ def test_a_channel_that_nobody_has_an_address_of_is_an_alert(tmp_path: Path) -> 
 
     looks = [look(bench), look(bench)]
 
-    assert "channel-failing True" in looks[1]
+    assert "failing channels True" in looks[1]
 
 
 def test_no_card_number_leaves(tmp_path: Path) -> None:
     bench = local_bench(tmp_path)
-    notice = Notice("summaries/000001", "a title", "4111111111111111 and CVV 592")
+    bench.adapters.database.act(
+        BANK,
+        lambda connection: write_notice(
+            connection, BANK, "alert", NOON, "a title", "4111111111111111 and CVV 592"
+        ),
+    )
 
     with webhook() as (posts, port):
-        Sending(bench.context, [hook(port)]).send(notice, None)
+        tell(bench.context, [hook(port)])
 
     assert "[masked] and CVV [masked]" == posts[0]["text"]
 

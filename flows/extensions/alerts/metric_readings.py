@@ -10,10 +10,12 @@ from datetime import datetime, timedelta
 from itertools import chain
 from typing import Any, NamedTuple
 
+from sqlalchemy import ColumnElement, func, select
+
 from flows.book.book import read_book
 from flows.book.people import Balance, balance_of
 from flows.errors import CardlinkError
-from flows.operations.alert_history import open_alerts
+from flows.operations.matters import IS_LATE, IS_OPEN
 from flows.reports.summary import FIGURES
 from flows.runs.business_date import local_day
 from flows.runs.chunks import OPEN, OutboxChunk
@@ -29,6 +31,7 @@ from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.runs.threads import concurrently
 from flows.submissions.extract_states import extracts_to_submit
+from schemas.database import MATTER
 from schemas.manifest import Manifest
 from schemas.reasons import reason
 
@@ -257,10 +260,8 @@ def extracts(reading: Reading) -> Values:
 
 
 def alerts_open(reading: Reading) -> Values:
-    """Return the open alerts by kind."""
-    context = reading.context
-    alerts = open_alerts(context.adapters.store, context.issuer.issuer)
-    return Counter(alert.kind for alert in alerts)
+    """Return the open matters that are late, by kind."""
+    return _late_by_kind(reading, IS_OPEN)
 
 
 def key_days(reading: Reading) -> Values:
@@ -346,16 +347,15 @@ def taken_results(reading: Reading) -> Values:
 
 
 def alerts_opened(reading: Reading) -> Values:
-    """Return how many alerts were opened, by kind: odd numbers of their chains open them."""
-    context = reading.context
-    prefix = f"{context.issuer.issuer}/alerts/"
-    opened = Counter[str]()
-    for entry in context.adapters.store.keys(prefix):
-        kind, _, name = entry.key.removeprefix(prefix).partition("/")
-        number, _, ending = name.rpartition("/")[2].partition(".")
-        if ending == "json" and int(number) % 2:
-            opened[kind] += 1
-    return opened
+    """Return how many matters were late, by kind."""
+    return _late_by_kind(reading)
+
+
+def _late_by_kind(reading: Reading, *which: ColumnElement[bool]) -> Values:
+    issuer = reading.context.issuer.issuer
+    late = select(MATTER.c.kind, func.count()).where(MATTER.c.issuer == issuer, IS_LATE, *which)
+    with reading.context.adapters.database.snapshot() as connection:
+        return dict(connection.execute(late.group_by(MATTER.c.kind)).tuples().all())
 
 
 # Histograms

@@ -1,30 +1,31 @@
 """Summaries: what came of a night, and of the answers in the morning, said once.
 
-They are level-triggered, as acknowledgements are: each record of the chain `summaries/` names what
-was said of every run, and a watch says what stands now and was not said, once nothing has moved for
-a while. The record is written before anything is sent, so a killed watch loses none, and of two
-watches one writes it. What was never said within a day is no news any more.
+They are level-triggered, as acknowledgements are: each summary names what was said of every run,
+and a watch says what stands now and was not said, once nothing has moved for a while. It is a
+notice before anything is sent, so a killed watch loses none, and of two watches one writes it. What
+was never said within a day is no news any more.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from sqlalchemy import Connection, select
 
 from flows.book.stored_book import known_plans
-from flows.operations.alert_history import open_alerts
-from flows.operations.alert_kinds import alert_kinds
-from flows.redaction import redact
+from flows.extensions.alerts.notices import write_notice
+from flows.extensions.alerts.settings import channels_of
+from flows.extensions.alerts.tables import NOTICE
+from flows.operations.matters import IS_LATE, IS_OPEN, matters
 from flows.reports.business_result import issuer_balance, result_sentence
+from flows.reports.work_kinds import is_known, kind_named
 from flows.runs.adapters import Adapters
 from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
-from flows.runs.documents import read_facts
 from flows.runs.events import ANSWERED
 from flows.runs.identity import canonical, digest
-from flows.runs.notices import Notice
-from flows.runs.store import Store
 from flows.runs.stored_run import StoredRun
 from flows.runs.stored_runs import StoredRuns
 from flows.steps import FOLDER, Step, counted
@@ -34,23 +35,6 @@ MORNING = "morning"
 LOOK_BACK = timedelta(days=31)  # of older runs nothing is said
 SETTLED = timedelta(minutes=10)  # what moves within it is said together
 NEWS = timedelta(days=1)
-SENT = "told"  # the ending of the object beside a record that says that it is with everybody
-
-
-class Summary(NamedTuple):
-    """One record of the chain: of what, when, its title and text, and what was said of each run."""
-
-    number: int
-    kind: str
-    at: datetime
-    title: str
-    text: str
-    said: dict[str, str]
-
-    @property
-    def notice(self) -> Notice:
-        """What people are told."""
-        return Notice(f"summaries/{self.number:06d}", self.title, self.text)
 
 
 class _News(NamedTuple):
@@ -62,44 +46,43 @@ class _News(NamedTuple):
     since: datetime
 
 
-def write_summaries(context: IssuerContext) -> list[Summary]:
-    """Write what is to be said now; return every summary that is not with everybody yet."""
-    settings = context.issuer.channels
+def write_summaries(context: IssuerContext) -> None:
+    """Write what is to be said now."""
+    settings = channels_of(context.issuer)
     runs = StoredRuns(context.adapters, context.issuer.issuer)
     for kind, channels in ((NIGHT, settings.nights), (MORNING, settings.mornings)):
         if channels:
             _write(context, runs, kind)
-    return list(_unsent(context.adapters.store, context.issuer.issuer))
-
-
-def record_sent(context: IssuerContext, summary: Summary) -> None:
-    """Record that a summary is with everybody who wants it."""
-    key = f"{_prefix(context.issuer.issuer)}{summary.number:06d}.{SENT}"
-    context.adapters.store.create(key, b"")
 
 
 def _write(context: IssuerContext, runs: StoredRuns, kind: str) -> None:
     """Write the next summary of a kind, where there is something to say and nothing moves."""
-    store = context.adapters.store
+    adapters = context.adapters
     issuer = context.issuer.issuer
-    last = _last_number(store, issuer)
-    before = _read(store, issuer, last).said if last else {}
-    now = context.adapters.now()
+    with adapters.database.snapshot() as connection:
+        before = _said(connection, issuer, kind)
+    now = adapters.now()
     standing = list(_standing(context, runs, kind))
-    news = [each for each in standing if before.get(f"{kind} {each.run}") != each.says]
+    news = [each for each in standing if before.get(each.run) != each.says]
     news = [each for each in news if now - each.since <= NEWS]
     if not news or now - max(each.since for each in news) < SETTLED:
         return
-    others = {name: says for name, says in before.items() if not name.startswith(f"{kind} ")}
-    facts = {
-        "kind": kind,
-        "at": now.isoformat(),
-        "title": redact(_title(context, kind, news)),
-        "text": redact(_text(context, news)),
-        "said": others | {f"{kind} {each.run}": each.says for each in standing},
-    }
-    # False: another watch was first
-    store.create(f"{_prefix(issuer)}{last + 1:06d}.json", canonical(facts))
+    title = _title(context, kind, news)
+    text = _text(context, news)
+    said = {each.run: each.says for each in standing}
+
+    def write(connection: Connection) -> None:
+        if _said(connection, issuer, kind) == before:  # else another watch was first
+            write_notice(connection, issuer, kind, now, title, text, said=said)
+
+    adapters.database.act(issuer, write)
+
+
+def _said(connection: Connection, issuer: str, kind: str) -> dict[str, str]:
+    """Return what the last summary of a kind said of each run."""
+    of_kind = select(NOTICE.c.said).where(NOTICE.c.issuer == issuer, NOTICE.c.kind == kind)
+    last = of_kind.order_by(NOTICE.c.number.desc()).limit(1)
+    return connection.execute(last).scalar() or {}
 
 
 def _standing(context: IssuerContext, runs: StoredRuns, kind: str) -> Iterator[_News]:
@@ -185,42 +168,7 @@ def _to_do(context: IssuerContext, runs: Sequence[str]) -> Iterator[str]:
     uploaded = chunks.count("uploaded")
     if uploaded:
         yield f"Uploaded, results to fetch: {counted(uploaded, 'chunk')}. {Step('ingest', issuer)}"
-    for alert in open_alerts(context.adapters.store, issuer):
-        kind = alert_kinds().get(alert.kind)
-        yield f"Open: {alert.text}. {kind.then if kind else ''}".rstrip()
+    for matter in matters(context.adapters, issuer, IS_OPEN, IS_LATE):
+        then = kind_named(matter.kind).then if is_known(matter.kind) else ""
+        yield f"Open: {matter.text} {then}".rstrip()
     yield f"All that is to be done: {Step('worklist', issuer)}"
-
-
-# The chain
-# --------------------------------------------------------------------------------------------------
-
-
-def _prefix(issuer: str) -> str:
-    return f"{issuer}/summaries/"
-
-
-def _numbers(store: Store, issuer: str, ending: str) -> set[int]:
-    names = (entry.key.removeprefix(_prefix(issuer)) for entry in store.keys(_prefix(issuer)))
-    named = (name.removesuffix(f".{ending}") for name in names if name.endswith(f".{ending}"))
-    return {int(number) for number in named if number.isdigit()}
-
-
-def _last_number(store: Store, issuer: str) -> int:
-    return max(_numbers(store, issuer, "json"), default=0)
-
-
-def _unsent(store: Store, issuer: str) -> Iterator[Summary]:
-    numbers = _numbers(store, issuer, "json") - _numbers(store, issuer, SENT)
-    return (_read(store, issuer, number) for number in sorted(numbers))
-
-
-def _read(store: Store, issuer: str, number: int) -> Summary:
-    facts: dict[str, Any] = read_facts(store, f"{_prefix(issuer)}{number:06d}.json") or {}
-    return Summary(
-        number,
-        facts["kind"],
-        datetime.fromisoformat(facts["at"]),
-        facts["title"],
-        facts["text"],
-        facts["said"],
-    )
