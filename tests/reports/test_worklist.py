@@ -86,8 +86,8 @@ def test_a_night_comes_off_the_worklist_step_by_step_by_the_commands_it_names(
     [lost] = work(tmp_path)["rows decided lost, to send again"]
     shown = told(tmp_path, *decided(lost, "send again"))  # a dry run, whose next line sends them
     repeat = told(tmp_path, *words(shown["next"]))["run"]
-    for chunk in bank.manifest(repeat).chunks:
-        answer(bank, repeat, chunk.number)
+    for sent in bank.manifest(repeat).chunks:
+        answer(bank, repeat, sent.number)
     cardlink(tmp_path, "ingest", "bank")
     seen.append(set(work(tmp_path)))
 
@@ -248,6 +248,21 @@ def test_a_refused_extract_is_checked_first_and_dismissed_last(tmp_path: Path, b
     assert 'cardlink check bank bank-20261118.csv --rejects "FILE"' == line["first"]
     assert words(line["first"]) == words(everything["next"])[2:]
     assert ["dismiss"] == [choice["decision"] for choice in line["decisions"]]
+    cardlink(tmp_path, *decided(line, "dismiss"))
+    assert {} == work(tmp_path)
+
+
+def test_an_extract_of_another_environment_is_for_the_operator(tmp_path: Path, bank: Bench) -> None:
+    toml = tmp_path / "bank.toml"
+    toml.write_text("test = false\n" + toml.read_text().replace("test = true\n", ""))
+    bank.drop(10, "bank-20261118.csv")
+    cardlink(tmp_path, "submit", "bank")
+
+    (line,) = work(tmp_path)["stopped extracts"]
+
+    assert "operator" == line["who"]
+    assert "10 test cards at an issuer with test = false" in line["matter"]
+    assert "Check that the extract belongs to this issuer and this environment." in line["matter"]
     cardlink(tmp_path, *decided(line, "dismiss"))
     assert {} == work(tmp_path)
 
