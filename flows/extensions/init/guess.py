@@ -4,6 +4,9 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import polars as pl
+
+from flows.extracts.grammar import RECORD
 from schemas import portal
 from schemas.reference import BARE, toml
 from schemas.status import UNDECIDED
@@ -85,6 +88,20 @@ class Column(NamedTuple):
         """The column as a portal column is made of it alone."""
         is_plain = self.source == _source_of(self.name)
         return toml(self.name) if is_plain else f"{{ {self.source} }}"
+
+    @property
+    def place(self) -> tuple[int, int] | None:
+        """Its first and last character, where it has no name."""
+        place = re.fullmatch(r"at = \[(\d+), (\d+)\]", self.source)
+        return None if place is None else (int(place[1]), int(place[2]))
+
+    @property
+    def cell(self) -> pl.Expr:
+        """Its cells in rows of the extract."""
+        if self.place is None:
+            return pl.col(self.name)
+        first, last = self.place
+        return pl.col(RECORD).str.slice(first - 1, last - first + 1)
 
     @property
     def mark(self) -> str:

@@ -16,7 +16,6 @@ from flows.extensions.init.draft import Draft
 from flows.extensions.init.guess import Guess, Proof
 from flows.extensions.init.record_sample import Copybook
 from flows.extracts import sidecar
-from flows.extracts.grammar import RECORD
 from flows.extracts.rows import open_rows
 from schemas.issuer import source_settings
 from schemas.reference import toml
@@ -81,14 +80,10 @@ def _beside(file: Path, kind: str) -> Path:
 
 def _sums(stream: BinaryIO, settings: SourceSettings, name: str, draft: Draft) -> _Summed:
     """Return how many rows an extract has, and the sums of its columns, by their marks."""
-    cells = {}
-    for column in draft.columns:
-        place = re.fullmatch(r"at = \[(\d+), (\d+)\]", column.source)
-        text = pl.col(column.name)
-        if place:
-            first = int(place[1])
-            text = pl.col(RECORD).str.slice(first - 1, int(place[2]) - first + 1)
-        cells[column.mark] = text.str.replace_all("[^0-9]", "").str.tail(LONGEST)
+    cells = {
+        column.mark: column.cell.str.replace_all("[^0-9]", "").str.tail(LONGEST)
+        for column in draft.columns
+    }
     sums = dict.fromkeys(cells, 0)
     extract = open_rows(stream, settings, name)
     for block in extract:
