@@ -73,7 +73,7 @@ def test_as_many_digits_of_a_total_are_compared_as_a_run_can(digits: int, compar
 
     proof = proofs._proof_of_total(stated, "trailer")
 
-    assert ["id", compared] == [guess.value.strip('"') for guess in proof.guesses]
+    assert ["id", compared] == [guess.value.strip('"') for guess in proof]
 
 
 def test_the_lowest_digits_of_long_numbers_are_added() -> None:

@@ -46,12 +46,7 @@ def answered(draft: Draft, terminal: Terminal) -> Draft:
     while draft.doubts:
         doubt = draft.doubts[0]
         terminal.say(f"{doubt.name}: {doubt.question}")
-        if doubt.table:
-            draft = _status(doubt, draft, terminal)
-            continue
-        answer = _setting(doubt, draft, terminal)
-        if answer is not None:
-            draft = draft.answered(doubt, answer)
+        draft = _answer(doubt, draft, terminal)
     return _proven(draft, terminal)
 
 
@@ -61,39 +56,61 @@ def _proven(draft: Draft, terminal: Terminal) -> Draft:
     if not proofs:
         return draft
     subsets = (combinations(proofs, size) for size in range(len(proofs), -1, -1))
-    drafts_to_choose = [draft._replace(proofs=subset) for subset in chain.from_iterable(subsets)]
+    drafts = [draft.proven_only_by(labels) for labels in chain.from_iterable(subsets)]
     nothing = "nothing: a file that was cut off behind a record would pass"
-    labels = [" and ".join(choice.proven_by) or nothing for choice in drafts_to_choose]
+    labels = [" and ".join(choice.proven_by) or nothing for choice in drafts]
     terminal.say("What proves the file whole? This was compared with all its rows:")
     number = None
     while number is None:
         number = _number(labels, terminal, default="1")
-    return drafts_to_choose[number]
+    return drafts[number]
 
 
-def _setting(doubt: Guess, draft: Draft, terminal: Terminal) -> str | None:
-    """Return the value that a person chose; the guess is preselected. None: ask again."""
-    values = [doubt.value, *doubt.others]
-    labels = [_with_shapes(value, doubt, draft) for value in values]
-    is_of_column = doubt.key in portal.columns()
-    if is_of_column:
+def _answer(doubt: Guess, draft: Draft, terminal: Terminal) -> Draft:
+    """Return the draft with what a person says of a doubt; as it is where that says nothing.
+
+    The guess is preselected, but for which rows count. Another column that they name is a doubt,
+    too, where it is to say that.
+    """
+    values = [*doubt.others, doubt.value] if doubt.table else [doubt.value, *doubt.others]
+    labels = [_label(value, doubt, draft) for value in values]
+    if doubt.values:
+        labels.append(BY_VALUE)
+    others: Sequence[Column] = draft.without_status if doubt.table else draft.columns
+    if others and (doubt.table or doubt.key in portal.columns()):
         labels.append(OTHER)
-    number = _number(labels, terminal, default="1")
-    if number == len(values):
-        return _other_column(doubt, draft, terminal)
-    return None if number is None else values[number]
+    number = _number(labels, terminal, default="" if doubt.table else "1")
+    if number is None:
+        return draft
+    if number < len(values):
+        return draft.answered(doubt, values[number])
+    if labels[number] == BY_VALUE:
+        return draft.answered(doubt, _value_by_value(doubt, terminal))
+    if doubt.table:
+        return _other_status(others, draft, terminal)
+    return _other_column(doubt, draft, terminal)
 
 
-def _other_column(doubt: Guess, draft: Draft, terminal: Terminal) -> str | None:
-    """Return the column that a person chose of all, and how it is written where that counts."""
+def _other_status(others: Sequence[Column], draft: Draft, terminal: Terminal) -> Draft:
+    """Return the draft with a doubt of the column that a person chose."""
+    number = _number([_with_cells(column) for column in others], terminal)
+    if number is None:
+        return draft
+    return draft.with_guesses([status_guess.status_doubt(others[number])])
+
+
+def _other_column(doubt: Guess, draft: Draft, terminal: Terminal) -> Draft:
+    """Return the draft with the column that a person chose of all, and how it is written."""
     forms = (spellings(column, doubt.key, draft.today) for column in draft.columns)
     values = list(chain.from_iterable(forms))
-    number = _number([_with_shapes(value, doubt, draft) for value in values], terminal)
-    return None if number is None else values[number]
+    number = _number([_label(value, doubt, draft) for value in values], terminal)
+    return draft if number is None else draft.answered(doubt, values[number])
 
 
-def _with_shapes(value: str, doubt: Guess, draft: Draft) -> str:
-    """Return a value with what it would make of three rows, in shape."""
+def _label(value: str, doubt: Guess, draft: Draft) -> str:
+    """Return a value with what it means, or would make of three rows, in shape."""
+    if doubt.table:
+        return f"{value}{STATUS_ANSWERS.get(value, '')}"
     if not value:
         return "(none)"
     if doubt.shown:
@@ -102,30 +119,7 @@ def _with_shapes(value: str, doubt: Guess, draft: Draft) -> str:
     return f"{value}    {' | '.join(cells)}" if cells else value
 
 
-def _status(doubt: Guess, draft: Draft, terminal: Terminal) -> Draft:
-    """Return the draft with what a person says of a column that may tell which rows count.
-
-    Nothing is preselected; another column that they name is a doubt, too.
-    """
-    values = [*doubt.others, doubt.value]
-    shown = [f"{value}{STATUS_ANSWERS.get(value, '')}" for value in values]
-    if doubt.values:
-        shown.append(BY_VALUE)
-    others = draft.without_status
-    if others:
-        shown.append(OTHER)
-    number = _number(shown, terminal)
-    if number is None:
-        return draft
-    if number < len(values):
-        return draft.answered(doubt, values[number])
-    if shown[number] == BY_VALUE:
-        return draft.answered(doubt, _value_by_value(doubt, terminal))
-    number = _number([_with_labels(column) for column in others], terminal)
-    return draft if number is None else draft.doubting(others[number])
-
-
-def _with_labels(column: Column) -> str:
+def _with_cells(column: Column) -> str:
     """Return a column with what three rows have there: codes and known words, else shapes."""
     labels = map(status_words.label, column.values[:ROWS])
     return f"{column.name or column.source}    {' | '.join(labels)}"

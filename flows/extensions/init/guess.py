@@ -24,7 +24,8 @@ class Guess(NamedTuple):
     Where there is a doubt, it has a question and other values. `table`: "status" for a column that
     may say which rows count, and `values` are those that it has, where a person may see them all;
     "" for the settings of `[source]` and `[columns]`, whose keys differ. `shown`: of the value and
-    each other one, what it makes of three rows, or of the last line, in shape.
+    each other one, what it makes of three rows, or of the last line, in shape. `proof`: what
+    proves an extract whole by this setting and those of the same words, beside a trailer's count.
     """
 
     key: str
@@ -35,6 +36,7 @@ class Guess(NamedTuple):
     table: str = ""
     values: tuple[str, ...] = ()
     shown: tuple[str, ...] = ()
+    proof: str = ""
 
     @property
     def name(self) -> str:
@@ -129,13 +131,6 @@ def named_column(name: str, values: tuple[str, ...], short: str = "") -> Column:
 
 def _source_of(name: str) -> str:
     return f"from = {toml(name)}"
-
-
-class Proof(NamedTuple):
-    """What proves an extract whole beside the count of its trailer: in words, and its settings."""
-
-    label: str
-    guesses: tuple[Guess, ...]
 
 
 class Sample(NamedTuple):
