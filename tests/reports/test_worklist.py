@@ -86,8 +86,8 @@ def test_a_night_comes_off_the_worklist_step_by_step_by_the_commands_it_names(
     [lost] = work(tmp_path)["rows decided lost, to send again"]
     shown = told(tmp_path, *decided(lost, "send again"))  # a dry run, whose next line sends them
     repeat = told(tmp_path, *words(shown["next"]))["run"]
-    for chunk in bank.manifest(repeat).chunks:
-        answer(bank, repeat, chunk.number)
+    for repeated in bank.manifest(repeat).chunks:
+        answer(bank, repeat, repeated.number)
     cardlink(tmp_path, "ingest", "bank")
     seen.append(set(work(tmp_path)))
 
