@@ -4,7 +4,9 @@ A search for card numbers finds those that somebody thought of. So a foreign tex
 way round: what is known to be harmless stays, and everything else is a mark of its kind and length,
 such as `[16 digits]`, `[5 letters]` or `[44 Base64]`. Harmless are
 
-* words that are known (`flows.vocabulary`); of an unknown one nobody can say that it is no code;
+* words that are known (`flows.vocabulary`); of an unknown one nobody can say that it is no code and
+  no name. Known ones that are also names stay where they cannot be one (`_without_names`);
+* codes of letters and up to four digits (`E4017`), `code 5001`, and one id of a request;
 * numbers of at most two digits, with fewer digits in all than a CVV has (MOST_UNNAMED); words for
   digits count as such;
 * more numbers where a word says what they count (`row 14`, `status 403`; of three digits and more
@@ -16,8 +18,9 @@ such as `[16 digits]`, `[5 letters]` or `[44 Base64]`. Harmless are
 * the cuid of the row that the text is about. OWN stands for it, until it is known whether it is the
   one that we sent (`with_cuid`).
 
-A text about a CVV, a card number or a security answer (`flows.secret_words`) keeps no digit at all,
-nor does any message of an error that mentions one. Links and e-mail addresses are marks of their
+A text about a card number keeps of digits such codes and its usual lengths (`16 digits`) alone; one
+about a CVV or a security answer (`flows.secret_words`), and any message of an error that mentions
+one, a single such length. Links and e-mail addresses are marks of their
 own. A digit is whatever stands for one: those of every script, fractions, circled digits, Chinese
 numerals.
 """

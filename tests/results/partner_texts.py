@@ -48,6 +48,13 @@ REAL = [
     ("EXPIRATION DATE IS IN THE PAST", ["EXPIRATION DATE IS IN THE PAST"]),
     ("rate limit exceeded: 10 requests per second", ["exceeded: 10 requests per second"]),
     ("phone_number: only digits and + are allowed", ["phone_number: only digits"]),
+    ("E-1003 subnational: invalid value for country CA", ["E-1003 subnational: invalid value"]),
+    ("Request rejected [REF-7781]", ["rejected [REF-7781]"]),
+    ("Karte wurde gesperrt (Code K17)", ["Karte wurde gesperrt (Code K17)"]),
+    ("Fehlercode 1207: Karte abgelaufen", ["1207: Karte abgelaufen"]),
+    ("Code erreur 3012 : pays non supporté", ["3012 : pays non supporté"]),
+    ("Código de error 2301: el país no está soportado", ["2301: el país no está"]),
+    ("maintenance window 02:00-04:00 UTC", ["02:00-04:00 UTC"]),
     ("AVS check failed (code N7)", ["AVS check failed", "N7"]),
 ]
 
@@ -96,5 +103,13 @@ ECHOED = [
     ("unknown value JaneDoe", ["Jane", "Doe"]),
     ("unknown value JANE_DOE", ["JANE", "DOE"]),
     ("DOE-1042 not found", ["DOE"]),
+    ("could not match PETER MILLER to account", ["PETER", "MILLER"]),
+    ("customer john q. public has no card", ["john", "public"]),
+    ("owner Anna-Lena Schmidt-Huber invalid", ["Anna", "Lena", "Huber"]),
+    ("Cardholder (Close, Bill) exists", ["Close", "Bill"]),
+    ("5 Main Street, Springfield is not a valid address", ["Main", "Springfield", "5"]),
+    ("card 4242 error 4242 code 4242 status 4242", ["4242"]),
+    ("Sicherheitscode: E 592", ["592"]),
+    ("ref JANE-1984", ["JANE", "1984"]),
     ("SMITH4242 not found", ["SMITH", "4242"]),
 ]
