@@ -39,8 +39,8 @@ from flows.commands.context import Context
 from flows.commands.entry import Entry
 from flows.commands.form import Form
 from flows.commands.outbox import outbox_list
-from flows.commands.result import Link, Result, Table
-from flows.errors import CardlinkError, TryAgainError, guarded
+from flows.commands.result import OUT_OF_BALANCE, Link, Result, Table
+from flows.errors import BalanceError, CardlinkError, TryAgainError, guarded
 from flows.form_fields import docstring_of, fields_of, filled_in, kind_of
 from flows.redaction import redact, redacted
 from flows.registry import ENTRIES, FORMED, FormWords, form_of
@@ -55,6 +55,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 LINES = 20  # of a result are logged; its artifact has them all
 LONGEST = 200  # characters of a flow run's name
+REFUSED = "Refused"  # the state of a dry run that found what would be refused
 IDLE = "idle"  # the tag of a flow run that had nothing to do
 Facts = dict[str, Any]
 RESEND_PAUSE = 5.0  # seconds until Prefect is sent again what it did not accept
@@ -85,8 +86,15 @@ def failing(name: str) -> Callable[[Callable[P, T]], Callable[P, T | State[Any]]
 
 
 def failed(error: CardlinkError, name: str) -> State[Any]:
-    """Return the state of a flow or task of the form `name` that an error ended."""
-    return Failed(message=error.sentence.in_words(FormWords(name)), data=error)
+    """Return the state of a flow or task of the form `name` that an error ended.
+
+    A dry run that is refused has done what it is for.
+    """
+    message = error.sentence.in_words(FormWords(name))
+    is_dry_run = (flow_run.get_parameters() or {}).get("dry_run")
+    if is_dry_run and not isinstance(error, TryAgainError):
+        return Completed(name=REFUSED, message=message, data=error)
+    return Failed(message=message, data=error)
 
 
 def passing(_task: Task[..., Any], _run: TaskRun, state: State[Any]) -> bool:
@@ -224,17 +232,19 @@ def _next(step: Step | None) -> str:
     return f"\n\n**Next:** `{step}`" + (f", or {choice}" if choice else "")
 
 
-def ended(sentence: str, data: T, *, is_idle: bool = False) -> State[T]:
+def ended(sentence: str, data: T, code: int = 0, *, is_idle: bool = False) -> State[T]:
     """End a flow well: its state and, in the list of runs, its name say what came of it.
 
-    One that had nothing to do gets the tag IDLE: the watch keeps the newest of them.
+    `code`: its exit code. One that had nothing to do gets the tag IDLE: the watch keeps the newest
+    of them.
     """
     name = shorten(f"{flow_run.get_name()}: {sentence}", LONGEST, placeholder=" …")
     changes: dict[str, Any] = {"name": name}
     if is_idle:
         changes["tags"] = [*flow_run.tags, IDLE]
     report(get_client(sync_client=True).update_flow_run, UUID(flow_run.id), **changes)
-    return Completed(message=sentence, data=data)
+    state_name = OUT_OF_BALANCE if code == BalanceError.exit_code else None
+    return Completed(name=state_name, message=sentence, data=data)
 
 
 def last_sentence(built: Form, arguments: Mapping[str, Any], result: Result) -> str:
@@ -288,7 +298,7 @@ def form(name: str, among: Sequence[Entry[...]] = ENTRIES) -> Flow[..., Facts]:
         if result.failure is not None:
             return failed(result.failure, name)
         sentence = last_sentence(built, arguments, result)
-        return ended(sentence, result.facts, is_idle=result.is_idle)
+        return ended(sentence, result.facts, result.exit_code, is_idle=result.is_idle)
 
     fill.__name__ = name
     fill.__doc__ = docstring_of(built, entries, fields)

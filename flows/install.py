@@ -7,7 +7,6 @@ files say. Prefect is imported when a command runs.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -20,23 +19,14 @@ from uuid import UUID
 from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.parameters import Field
-from flows.commands.result import Result
+from flows.commands.result import OUT_OF_BALANCE, Result
 from flows.configuration import FileThereError, load_issuer
 from flows.errors import OperatorError
 from flows.extensions import hooks
 from flows.steps import counted
-from flows.wiring import (
-    HEARTBEAT,
-    KEPT_CHANNELS,
-    apprise_url,
-    channel_addresses,
-    is_webhook,
-    shipped,
-    work_pool,
-)
+from flows.wiring import shipped, work_pool
 
 if TYPE_CHECKING:
-    from prefect.blocks.abstract import NotificationBlock
     from prefect.client.orchestration import SyncPrefectClient
     from prefect.events.schemas.automations import AutomationCore
 
@@ -46,6 +36,7 @@ OFTEN = "*/10 * * * *"  # the ingest, where nothing else starts it
 MONTH = -30 * 24 * 3600  # seconds from now
 FILTERS: dict[str, dict[str, list[str]]] = {  # what the page of runs offers as saved filters
     "nights (cardlink)": {"tag": ["nightly"]},
+    "out of balance (cardlink)": {"tag": ["cardlink"], "state": [OUT_OF_BALANCE]},
     "failures (cardlink)": {"tag": ["cardlink"], "state": ["Failed", "Crashed", "TimedOut"]},
 }
 
@@ -55,28 +46,6 @@ class DeployError(OperatorError):
 
     message = "prefect {command} for {subject} ended with code {code}."
     next_step = "Its own message is above; `prefect version` shows which server it used."
-
-
-def notifications(addresses: Mapping[str, str]) -> dict[str, NotificationBlock]:
-    """Return a notification block for each channel, by its name on the server.
-
-    The server sends by them what the watch cannot send itself, since it is silent.
-    """
-    from prefect.blocks import notifications as blocks
-
-    by_name: dict[str, NotificationBlock] = {}
-    for name, address in addresses.items():
-        if name == HEARTBEAT:
-            continue
-        if is_webhook(address):
-            text = {"subject": "{{subject}}", "text": "{{body}}"}
-            by_name[f"cardlink-{name}"] = blocks.CustomWebhookNotificationBlock(
-                name="cardlink", url=address, json_data=text
-            )
-        else:  # this block takes every URL of Apprise
-            url = {"url": apprise_url(address)}
-            by_name[f"cardlink-{name}"] = blocks.SlackWebhook.model_validate(url)
-    return by_name
 
 
 def automations() -> list[dict[str, Any]]:
@@ -149,22 +118,11 @@ def _deploy_scheduled(issuer: str, scheduled: Scheduled, filled: dict[str, str])
                 client.delete_deployment(deployment.id)
 
 
-def _save_blocks() -> dict[str, UUID]:
-    """Save the channels: their addresses, for the watch, and a notification block of each.
-
-    Returns the id of each block by its name.
-    """
-    from prefect.blocks.system import Secret
-    from pydantic import SecretStr
-
+def _save_channels() -> dict[str, UUID]:
+    """Save the channels to people; return the id of the notification block of each by its name."""
     blocks: dict[str, UUID] = {}
-    addresses = channel_addresses()
-    # without any, it says so to the watch, instead of those that were taken away
-    Secret(value=SecretStr(json.dumps(addresses))).save(KEPT_CHANNELS, overwrite=True)
-    for name, block in notifications(addresses).items():
-        # outside a running event loop it returns the id itself
-        saved: Any = block.save(name, overwrite=True)
-        blocks[name] = UUID(str(saved))
+    for saved_channels in hooks("saved_channels"):
+        blocks |= saved_channels()
     return blocks
 
 
@@ -223,7 +181,7 @@ def install(context: Context) -> Result:
             client.read_work_pool(pool)
         except ObjectNotFound:  # a pool of another kind than process is made by the operator
             _prefect(["work-pool", "create", pool, "--type", "process"], pool, {})
-        blocks = _save_blocks()
+        blocks = _save_channels()
         names = _save_automations(client, list(blocks.values()))
         _save_filters(client)
 

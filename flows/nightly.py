@@ -12,7 +12,7 @@ from prefect.client.schemas.objects import State
 from prefect.runtime import flow_run
 from prefect.states import Completed, Failed
 
-from flows.commands.result import Result
+from flows.commands.result import Result, worst
 from flows.commands.submit import LONGEST, RERUN
 from flows.commands.submit import submit as submit_verb
 from flows.errors import guarded
@@ -130,4 +130,5 @@ def nightly(issuer: IssuerName, on_any_day: bool = False) -> State[Any]:
         return Failed(message=sentence, data=failed[0])
     # where extracts start their night themselves, the schedule finds none every hour
     is_idle = not names and starts_often(context.issuer)
-    return ended(sentence, _runs(done), is_idle=is_idle)
+    code = worst(result.exit_code for result in done)
+    return ended(sentence, _runs(done), code, is_idle=is_idle)

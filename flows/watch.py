@@ -1,23 +1,19 @@
-"""The watch: opens and closes alerts by what the store shows, and tells people; writes the metrics.
+"""The watch: brings the matters of an issuer up to date, and lets extensions tell people of them.
 It also keeps what forms offer to choose from, and removes scheduled flow runs that found nothing.
 
-Alerts are Prefect events, too, for automations of your own; those of `deploy/automations.yaml` tell
-people that a watch is silent itself.
+What an extension tells is a Prefect event, too, for automations of your own; those of
+`deploy/automations.yaml` tell people that a watch is silent itself.
 """
 
 # Annotations stay real objects here: Prefect makes the form of a flow from them, through the guard
 # around it.
-import json
 import time
 from contextlib import suppress
 from datetime import timedelta
-from functools import partial
-from typing import Any
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 from httpx import HTTPError
 from prefect import flow, get_run_logger, task
-from prefect.blocks.system import Secret
 from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import DeploymentUpdate
@@ -30,27 +26,14 @@ from prefect.exceptions import ObjectNotFound
 from prefect.states import Crashed
 
 from flows.configuration import issuers
-from flows.errors import CardlinkError, guarded
+from flows.errors import guarded
 from flows.extensions import hooks
 from flows.form_choices import names_of, with_choices
 from flows.forms import IDLE, IssuerName, ended, failing
-from flows.operations.alert_history import Change
-from flows.operations.alert_history import watch as watch_step
-from flows.operations.alert_kinds import alert_kinds
-from flows.operations.alerts import Failure
-from flows.operations.metrics import write_metrics
-from flows.operations.telling import tell
-from flows.runs.notices import Event
-from flows.wiring import (
-    HEARTBEAT,
-    KEPT_CHANNELS,
-    channel_addresses,
-    config_folder,
-    now,
-    open_channels,
-    ping,
-    wire,
-)
+from flows.operations.conditions import Event
+from flows.operations.matters import Failure, Matter
+from flows.operations.matters import watch as watch_step
+from flows.wiring import config_folder, now, wire
 
 # more than one beat by Prefect's default, six by deploy/prefect.yaml
 SILENT = timedelta(seconds=200)
@@ -63,45 +46,23 @@ ALIVE = (StateType.RUNNING, StateType.PENDING, StateType.CANCELLING)
 @task(name="look", persist_result=False, cache_policy=NO_CACHE)
 @guarded
 def look(issuer: str) -> list[str]:
-    """Open and close alerts, emit each change once, write the metrics; return a line per change."""
+    """Bring the issuer's matters up to date, emit what automations wait for, and let extensions
+    tell people; return a line for each thing told.
+    """
     context = wire(config_folder(), issuer)
-    changes = watch_step(context, failures(issuer))
-    for change in changes:
-        notify(change)
+    lines = list(map(_line, watch_step(context, failures(issuer))))
     for events in hooks("events"):
         for event in events(context):
             emit(event)
-    write_metrics(context)
-    known = addresses()
-    heartbeat = known.pop(HEARTBEAT, "").replace("{issuer}", issuer)
-    titles = tell(context, changes, open_channels(known), partial(ping, heartbeat))
-    return [f"{_verb(change)}: {change.alert.text}" for change in changes] + titles
-
-
-def addresses() -> dict[str, str]:
-    """Return the addresses of channels, and of the switch outside, as `heartbeat`.
-
-    They come from this environment, else from the secret that `cardlink install` keeps on the
-    Prefect server. One that cannot be read is none: `check` and an alert say so.
-    """
-    try:
-        known = channel_addresses()
-    except CardlinkError as error:
-        get_run_logger().warning("%s", error.what_happened)
-        known = {}
-    if known.keys() - {HEARTBEAT}:
-        return known
-    kept: Any = {}
-    # ValueError: there is none; HTTPError: the server is away
-    with suppress(ValueError, HTTPError):
-        kept = Secret.load(KEPT_CHANNELS).get()  # type: ignore[union-attr]
-        if isinstance(kept, str):  # Prefect gives JSON as it is, or read
-            kept = json.loads(kept)
-    return {**kept, **known}
+    for after_watch in hooks("after_watch"):
+        lines += after_watch(context)
+    return lines
 
 
 def emit(event: Event) -> None:
-    """Emit an event of an extension; its id is derived from what it is of, as that of an alert."""
+    """Emit an event of an extension; its id is derived from what it is of, so that it is the same
+    event when it is emitted again.
+    """
     emit_event(
         event=f"cardlink.{event.name}",
         resource={"prefect.resource.id": event.resource, **event.labels},
@@ -110,32 +71,8 @@ def emit(event: Event) -> None:
     )
 
 
-def _verb(change: Change) -> str:
-    return "opened" if change.opened else "closed"
-
-
-def notify(change: Change) -> None:
-    """Emit one change as an event; its id is derived from the change, so emitting it again is the
-    same event.
-    """
-    alert = change.alert
-    kind = alert_kinds()[alert.kind]
-    resource = f"cardlink.alert.{alert.issuer}.{alert.kind}.{alert.subject}"
-    emit_event(
-        event=f"cardlink.alert.{_verb(change)}",
-        resource={
-            "prefect.resource.id": resource,
-            "prefect.resource.name": kind.title,
-            "issuer": alert.issuer,
-        },
-        payload={
-            "kind": alert.kind,
-            "subject": alert.subject,
-            "text": alert.text,
-            "then": kind.then,
-        },
-        id=uuid5(NAMESPACE_URL, f"{resource}/{change.number}"),
-    )
+def _line(matter: Matter) -> str:
+    return f"{'late' if matter.ended is None else 'over'}: {matter.text}"
 
 
 def _silent(client: SyncPrefectClient) -> set[UUID]:
@@ -224,7 +161,7 @@ def remove_idle(client: SyncPrefectClient, issuer: str) -> None:
 )
 @failing("watch")
 def watch(issuer: IssuerName) -> State[list[str]]:
-    """Open and close an issuer's alerts, and send each notification once.
+    """Bring an issuer's matters up to date, and tell people of what is late, once.
 
     Args:
         issuer: Whose extracts, runs, results and key are checked.
@@ -238,5 +175,5 @@ def watch(issuer: IssuerName) -> State[list[str]]:
         remove_idle(client, issuer)
     if lines:
         return ended("; ".join(lines), lines)
-    log.info("%s: no alert opened or closed", issuer)
-    return ended("no alert opened or closed", lines, is_idle=True)
+    log.info("%s: nothing is late or over that was not told", issuer)
+    return ended("nothing is late or over that was not told", lines, is_idle=True)

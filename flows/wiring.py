@@ -9,7 +9,7 @@ import hashlib
 import os
 import re
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -35,18 +35,10 @@ if TYPE_CHECKING:
     from flows.database.connection import Database
     from flows.runs.adapters import Adapters
     from flows.runs.context import IssuerContext
-    from flows.runs.notices import Channel
     from flows.runs.sealing import Opener, Sealer
     from flows.runs.store import Cleaner, Store
     from flows.runs.trail_proof import Prover
     from schemas.issuer import Issuer
-
-
-class ChannelsError(OperatorError):
-    """The secret with the channels is not as it should be; it is not shown."""
-
-    message = "CARDLINK_CHANNELS has a line that is not `name = URL`."
-    next_step = "Correct it: lower-case names, one channel a line; a line may begin with #."
 
 
 class ActorError(OperatorError):
@@ -114,9 +106,8 @@ class Governing:
 
 
 _PERSON: ContextVar[str] = ContextVar("person", default="")
+_COMMAND: ContextVar[str] = ContextVar("command", default="")
 _GOVERNING: ContextVar[Governing | None] = ContextVar("governing", default=None)
-HEARTBEAT = "heartbeat"  # no channel, but a switch outside
-KEPT_CHANNELS = "cardlink-channels"  # a secret on the Prefect server: addresses by name, as JSON
 OTHERS_CURVES = ("Curve25519", "P-256", "P-384", "P-521")  # of keys that others give us
 # what the older and what the newer UI of Prefect read of an address, and both
 BY_HAND = "deployments.tags.name=by-hand&tags=%5B%22by-hand%22%5D&limit=50"
@@ -349,7 +340,8 @@ def edges(issuer: Issuer, folder: Path) -> Adapters:
     connections = PUBLISHERS // 2 if _is_s3(issuer) else LOCAL_CONNECTIONS
     store = open_store(issuer, folder)
     database = open_database(folder)
-    return audited(Adapters(store, now, actor(), database, connections, prover(issuer)))
+    proving = prover(issuer)
+    return audited(Adapters(store, now, actor(), database, connections, proving, _COMMAND.get()))
 
 
 def prover(issuer: Issuer) -> Prover:
@@ -378,61 +370,6 @@ def secret(variable: str) -> str:
     if file := os.environ.get(f"{variable}_FILE"):
         return read_file(Path(file), f"{variable}_FILE").decode("utf-8", "replace").strip()
     return os.environ.get(variable, "")
-
-
-def channel_addresses() -> dict[str, str]:
-    """Return the addresses of the channels to people, by name; ChannelsError.
-
-    `CARDLINK_CHANNELS` has a line `name = URL` for each; `heartbeat` is the switch outside that
-    each good watch pings, from `CARDLINK_HEARTBEAT_URL`.
-    """
-    addresses = dict[str, str]()
-    if heartbeat := secret("CARDLINK_HEARTBEAT_URL"):
-        addresses[HEARTBEAT] = heartbeat
-    for line in secret("CARDLINK_CHANNELS").splitlines():
-        name, _, address = (part.strip() for part in line.partition("="))
-        if not line.strip() or line.startswith("#"):
-            continue
-        if not re.fullmatch(r"[a-z][a-z0-9-]{0,30}", name) or "://" not in address:
-            raise ChannelsError()
-        addresses[name] = address
-    return addresses
-
-
-def ping(address: str) -> None:
-    """Tell a switch outside that all is well; nothing where there is none. ChannelError."""
-    from flows.adapters import channels
-
-    if address:
-        channels.ping(address)
-
-
-def check_heartbeat(address: str) -> str:
-    """Connect to the switch outside without pinging it; return what works. ChannelError."""
-    from flows.adapters import channels
-
-    return channels.check_ping(address)
-
-
-def is_webhook(address: str) -> bool:
-    """Return whether an address is of a plain webhook, and of no chat that Apprise knows."""
-    from flows.adapters import channels
-
-    return channels.is_webhook(address)
-
-
-def apprise_url(address: str) -> str:
-    """Return the address of a channel as Apprise writes it."""
-    from flows.adapters import channels
-
-    return channels.apprise_url(address)
-
-
-def open_channels(addresses: Mapping[str, str]) -> list[Channel]:
-    """Open the channels at these addresses; nothing is connected before one is used."""
-    from flows.adapters import channels
-
-    return channels.open_channels(addresses)
 
 
 def work_pool() -> str:
@@ -489,6 +426,16 @@ def acting(who: str) -> Iterator[None]:
         yield
     finally:
         _PERSON.reset(token)
+
+
+@contextmanager
+def deciding(command: str) -> Iterator[None]:
+    """Let everything that is decided meanwhile say that this command line decided it."""
+    token = _COMMAND.set(command)
+    try:
+        yield
+    finally:
+        _COMMAND.reset(token)
 
 
 @contextmanager

@@ -230,6 +230,40 @@ SINGLE_LINK = Table(
     "What names the cardholder is not in the journal.",
 )
 
+MATTER = Table(
+    "matter",
+    METADATA,
+    issuer_column(),
+    column("number", Integer(), "its number among the issuer's matters, from 1"),
+    column("kind", TEXT, "its kind (`flows/reports/work_kinds.py`)"),
+    column("subject", TEXT, "what it is about: run, chunk, place, file or day; empty: one a kind"),
+    column("run", TEXT, "the run that it is about", null=True),
+    column("since", Moment(), "since when it holds"),
+    column("text", TEXT, "what is the matter, as it was when it was seen first, or to be late"),
+    column(
+        "late",
+        Moment(),
+        "when it was seen to be past its time, of which people are told",
+        null=True,
+    ),
+    column("told", Moment(), "when people were told of that", null=True),
+    column("ended", Moment(), "when it was seen to be over; null: it holds", null=True),
+    column("end_told", Moment(), "when people were told that it is over", null=True),
+    PrimaryKeyConstraint("issuer", "number"),
+    ForeignKeyConstraint(["issuer"], ["issuer.issuer"]),
+    CheckConstraint("number >= 1", name="number"),
+    CheckConstraint("told IS NULL OR late IS NOT NULL", name="told"),
+    CheckConstraint("end_told IS NULL OR ended IS NOT NULL AND told IS NOT NULL", name="end_told"),
+    Index("ix_matter_open", "issuer", "kind", "subject", unique=True, **only("ended IS NULL")),
+    Index(
+        "ix_matter_untold",
+        "issuer",
+        **only("late IS NOT NULL AND (told IS NULL OR ended IS NOT NULL AND end_told IS NULL)"),
+    ),
+    Index("ix_matter_late", "issuer", "kind", **only("late IS NOT NULL")),
+    comment="What somebody has to do or to know, until it is over; what holds is derived.",
+)
+
 WATERMARK = Table(
     "watermark",
     METADATA,

@@ -188,27 +188,6 @@ class Alerts(Settings):
     )
 
 
-ChannelName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,30}$")]
-
-
-class Channels(Settings):
-    """Which channels are told what; their addresses are secrets (`CARDLINK_CHANNELS`).
-
-    One that is down, or that nobody has an address of, is in `check` and an alert; no night waits
-    for it.
-    """
-
-    alerts: tuple[ChannelName, ...] | None = setting(
-        None, "channels that get alerts, by name; unset: all there are"
-    )
-    nights: tuple[ChannelName, ...] = setting(
-        (),
-        "channels that get a summary of each night: who has a link, what came of each extract, "
-        "what to do next",
-    )
-    mornings: tuple[ChannelName, ...] = setting((), "the same after answers were ingested")
-
-
 Act = Literal[
     "release",
     "gates",

@@ -20,14 +20,10 @@ from flows.errors import CardlinkError, OperatorError
 from flows.extensions import hooks
 from flows.steps import Sentence, Step, Text, counted
 from flows.wiring import (
-    HEARTBEAT,
-    channel_addresses,
-    check_heartbeat,
     clear_token_problems,
     effective_settings,
     kept_from_others,
     observation_problems,
-    open_channels,
     wire,
 )
 
@@ -38,7 +34,7 @@ with on_first_use():
     from flows.reports import bank_words, lists
     from flows.reports import link_forms as reported
     from flows.runs import context as contexts
-    from flows.runs import dropped_files, keys, notices, store
+    from flows.runs import dropped_files, keys, store
     from flows.runs import frames as stored_frames
     from flows.submissions import rehearsal, row_scope, submit
     from flows.submissions import schedule as schedules
@@ -130,7 +126,6 @@ def check(
         _check_files(wired, findings)
         _check_conditions(wired, findings)
         _check_extensions(wired, findings)
-    _check_channels(wired, findings)
     warnings += kept_from_others(wired.issuer, context.folder)
     warnings += observation_problems()
     warnings += clear_token_problems()
@@ -203,27 +198,6 @@ def _check_schedule(context: contexts.IssuerContext, findings: list[Finding]) ->
     """Show the business days, and check that the holidays of the country are known."""
     with _part(findings, "schedule"):
         findings.append(Finding("schedule", schedules.calendar_line(context)))
-
-
-def _check_channels(context: contexts.IssuerContext, findings: list[Finding]) -> None:
-    """Try the channels to people, and the switch outside, as far as that sends nothing."""
-    addresses = dict[str, str]()
-    with _part(findings, "channels"):
-        addresses = channel_addresses()
-    heartbeat = addresses.pop(HEARTBEAT, "")
-    opened = open_channels(addresses)
-    for channel in opened:
-        with _part(findings, "channels"):
-            findings.append(Finding("channels", f"{channel.name}: {channel.check()}"))
-    if heartbeat:
-        with _part(findings, "channels"):
-            findings.append(Finding("channels", f"heartbeat: {check_heartbeat(heartbeat)}"))
-    if opened:
-        with _part(findings, "channels"):
-            notices.require_channels(context, opened)
-    elif context.issuer.channels.model_fields_set:
-        text = "this process has no addresses; those count that an installation gave the server"
-        findings.append(Finding("channels", text))
 
 
 def _check_conditions(context: contexts.IssuerContext, findings: list[Finding]) -> None:

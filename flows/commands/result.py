@@ -12,6 +12,7 @@ from flows.errors import CardlinkError
 from flows.steps import COMMAND_LINE, Sentence, Step, Text, Words, in_words
 
 BY_WEIGHT: Final = (0, 75, 3, 2, 4, 1)  # exit codes: what may pass by itself is the least
+OUT_OF_BALANCE: Final = "Out of balance"  # the state of a flow that ended well, with exit code 4
 MOST = 50  # rows of a table on a page of Markdown; its own artifact, or a file, has them all
 
 

@@ -1,7 +1,8 @@
-"""How what runs beside the flows of an issuer is doing, as the extensions say that run it."""
+"""What extensions say to machines: how what runs beside the flows is doing, events and metrics."""
 
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from flows.errors import CardlinkError
 from flows.extensions import hooks
@@ -12,8 +13,7 @@ from schemas.issuer import Issuer
 class Condition(NamedTuple):
     """How what runs beside the flows is doing.
 
-    `trouble` is the error that says what to do where somebody has to act; its alert is of the kind
-    `<name>-down`.
+    `trouble` is the error that says what to do where somebody has to act; people are told of it.
     """
 
     name: str
@@ -25,3 +25,29 @@ def conditions(issuer: Issuer, store: Store, now: datetime) -> list[Condition]:
     """Return the conditions that somebody wants to know of."""
     states = [condition(issuer, store, now) for condition in hooks("condition")]
     return [state for state in states if state is not None]
+
+
+class Event(NamedTuple):
+    """What an automation may wait for: its name, of what it is, and which of that in order.
+
+    `labels`: what else its resource has; nothing of it is about a person.
+    """
+
+    name: str
+    resource: str
+    number: int
+    labels: Mapping[str, str]
+    payload: Mapping[str, Any]
+
+
+class Gauge(NamedTuple):
+    """A number of an issuer: name, help, label ("" for none), and how it is read by its label.
+
+    What an extension has is read from an IssuerContext.
+    """
+
+    name: str
+    text: str
+    label: str
+    read: Callable[[Any], Mapping[str, float]]
+    kind: Literal["gauge", "counter"] = "gauge"

@@ -4,25 +4,36 @@ Put here what the worklist has of things that no committed run knows of; `flows.
 has the rest.
 """
 
-from collections.abc import Iterator, Sequence
-from datetime import datetime
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import UTC, date, datetime, time
 from typing import NamedTuple
 
 from flows.book.known_runs import KnownPlan
 from flows.operations.retention import objects_by_part
 from flows.reports import work_kinds as kinds
+from flows.reports.missed_days import missed_days
 from flows.reports.survey import Beside
 from flows.reports.work import Work
 from flows.resend.ending_links import ending_links
 from flows.resend.renewal import judged_ending
+from flows.runs.arrival_hour import with_expected_hour
+from flows.runs.business_date import date_in_name, due
 from flows.runs.context import IssuerContext
 from flows.runs.dropped_files import dropped_folders
 from flows.runs.keys import RunId, RunKeys, extracts
 from flows.runs.purges import last_purge
 from flows.runs.stored_run import StoredRun
+from flows.runs.stored_runs import StoredRuns
 from flows.submissions.begun import BegunRun, open_begun_runs
-from flows.submissions.extract_states import State, extract_states, has_new_versions
+from flows.submissions.extract_states import (
+    UNSUBMITTED,
+    ExtractState,
+    State,
+    extract_states,
+    has_new_versions,
+)
 from flows.submissions.plan import submit_step
+from schemas.issuer import Issuer
 
 _EXTRACTS: dict[State, str] = {
     "held back": kinds.HELD_BACK,
@@ -40,26 +51,71 @@ def undecided(context: IssuerContext, plans: Sequence[KnownPlan]) -> list[Work]:
 
     `plans`: those of all its runs.
     """
+    committed = [plan for plan in plans if plan.end == "committed"]
+    is_new = has_new_versions(context, committed)
+    extracts_stored = extract_states(context, plans) if is_new else []
     return [
-        *_extracts(context, plans),
+        *_extracts(context, extracts_stored),
+        *_days_without_extract(context, committed, extracts_stored),
         *_unusable_names(context),
         *_begun(context, plans),
         *_purge(context),
     ]
 
 
-def _extracts(context: IssuerContext, plans: Sequence[KnownPlan]) -> Iterator[Work]:
+def _extracts(context: IssuerContext, stored: Iterable[ExtractState]) -> Iterator[Work]:
     """Yield the extracts that nothing is planned for before somebody decides."""
-    if not has_new_versions(context, [plan for plan in plans if plan.end == "committed"]):
-        return
     issuer = context.issuer.issuer
-    for extract in extract_states(context, plans):
+    for extract in stored:
         kind = _EXTRACTS.get(extract.state)
         if kind is None or extract.entry is None:
             continue
         since = extract.entry.modified
         named = (("name", extract.key.removeprefix(extracts(issuer))),)
         yield Work(due=since, kind=kind, issuer=issuer, since=since, fields=named)
+
+
+def _days_without_extract(
+    context: IssuerContext, committed: Collection[KnownPlan], stored: Sequence[ExtractState]
+) -> Iterator[Work]:
+    """Yield the business days on which an extract was due and none came.
+
+    Of the last one it is enough that the next submit takes what is `stored`.
+    """
+    issuer = context.issuer
+    now = context.adapters.now()
+    runs = StoredRuns(context.adapters, issuer.issuer)
+    missed = missed_days(issuer, runs, committed, now)
+    expected = _expected_extract(runs, issuer, now) if missed and stored else None
+    if expected and any(is_due(extract, *expected) for extract in stored):
+        missed = [day for day in missed if day != expected[0]]
+    for day in missed:
+        since = datetime.combine(day, time(), UTC)
+        yield Work(
+            due=since,
+            kind=kinds.NO_EXTRACT,
+            issuer=issuer.issuer,
+            since=since,
+            fields=(("name", day.isoformat()), ("first", missed[0]), ("last", missed[-1])),
+        )
+
+
+def _expected_extract(
+    runs: StoredRuns, issuer: Issuer, now: datetime
+) -> tuple[date, datetime] | None:
+    """Return the last business day whose hour has passed, and since when its extract was due."""
+    return due(with_expected_hour(runs, issuer, now).schedule, now, issuer.time_zone)
+
+
+def is_due(extract: ExtractState, day: date, since: datetime) -> bool:
+    """Return whether an extract that is not submitted yet is the one of a day.
+
+    It was dropped `since` the business day before, or is named by this day or a later one.
+    """
+    if extract.entry is None or extract.state not in UNSUBMITTED:
+        return False
+    named_day = date_in_name(extract.entry.key)
+    return extract.entry.modified > since or (named_day is not None and named_day >= day)
 
 
 def _unusable_names(context: IssuerContext) -> Iterator[Work]:
@@ -89,12 +145,14 @@ def _begun(context: IssuerContext, plans: Sequence[KnownPlan]) -> Iterator[Work]
 
 def _begun_run(context: IssuerContext, begun: BegunRun, *, is_stored: bool) -> Work:
     issuer = context.issuer.issuer
-    plan = StoredRun.by_id(context.adapters, begun.plan.run).planned()
+    run = StoredRun.by_id(context.adapters, begun.plan.run)
+    plan = run.planned()
     step = None
     if begun.state in ("pending", "requested") and is_stored:
         step = submit_step(begun.plan.key, new_run=plan.reason)
     is_pending = begun.state == "pending" and is_stored
     is_finished = begun.state == "superseded" or is_pending
+    refusal = run.refusal if begun.state != "superseded" else None
     return Work(
         due=begun.since,
         kind=kinds.TO_FINISH if is_finished else kinds.LEFT_BEHIND,
@@ -103,6 +161,8 @@ def _begun_run(context: IssuerContext, begun: BegunRun, *, is_stored: bool) -> W
         run=begun.plan.run,
         rows=plan.selection.rows if plan.selection else 0,
         step=step,
+        note=f"It was refused: {refusal.sentence}." if refusal else "",
+        alert=refusal is not None,
     )
 
 

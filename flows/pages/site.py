@@ -4,15 +4,12 @@ store they are in; never a chunk, a link or a list of links.
 
 import hmac
 import re
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
 from anyio.to_thread import current_default_thread_limiter
-from prometheus_client.core import Metric
-from prometheus_client.exposition import choose_encoder
-from prometheus_client.parser import text_string_to_metric_families
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -23,11 +20,10 @@ from starlette.types import Receive, Scope, Send
 
 from flows.configuration import issuers, load_issuer
 from flows.errors import CardlinkError, TryAgainError, guarded
-from flows.operations.metrics import TEXT, registry_of
+from flows.extensions import hooks
 from flows.pages.address import ReportsAddress
 from flows.pages.health import ArrivalsHealth
-from flows.runs.keys import metrics
-from flows.runs.store import Source, read
+from flows.runs.store import Source
 from flows.wiring import open_store
 
 METRICS = "metrics"  # below the token, or at the root for who sends it as a bearer token
@@ -130,8 +126,11 @@ class Page(StreamingResponse):
 
 
 def _scraped(folder: Path, request: Request) -> Response:
-    content, media_type = exposed(folder, request.headers.get("accept", ""))
-    return Response(content, headers={"Content-Type": media_type})
+    """Return the metrics, where an extension has them."""
+    for exposed in hooks("exposed"):
+        content, media_type = exposed(folder, request.headers.get("accept", ""))
+        return Response(content, headers={"Content-Type": media_type})
+    return Response(REFUSED, 404)
 
 
 def _text(status: int, text: str) -> Response:
@@ -162,27 +161,3 @@ def _opened(folder: Path, served: re.Match[str]) -> Source | None:
 async def _few_threads(_: Starlette) -> AsyncIterator[None]:
     current_default_thread_limiter().total_tokens = READERS
     yield
-
-
-def exposed(folder: Path, accept: str) -> tuple[bytes, str]:
-    """Return the metrics of a folder's issuers, and their media type: what a scraper accepts."""
-    encode, media_type = choose_encoder(accept)
-    return encode(registry_of(merged(_kept(folder)))), media_type
-
-
-def merged(texts: Iterable[str]) -> list[Metric]:
-    """Return the families of several texts, each once with the samples of all."""
-    families: dict[str, Metric] = {}
-    for text in texts:
-        for family in text_string_to_metric_families(text):
-            families.setdefault(family.name, family)
-            if families[family.name] is not family:
-                families[family.name].samples += family.samples
-    return list(families.values())
-
-
-def _kept(folder: Path) -> Iterator[str]:
-    for name in issuers(folder):
-        with suppress(CardlinkError):  # not written yet, or its store is away: its age tells
-            store = open_store(load_issuer(folder, name), folder)
-            yield read(store, f"{metrics(name)}{TEXT}").decode()

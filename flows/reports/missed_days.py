@@ -18,16 +18,17 @@ def missed_days(
 ) -> list[date]:
     """Return the business days since the first run that have none, as far back as MISSED.
 
-    Without those for which an operator decided that none comes.
+    Without any run, the last one on which an extract was due. Without those for which an
+    operator decided that none comes.
     """
     issuer = with_expected_hour(runs, issuer, now)
     last_due = due(issuer.schedule, now, issuer.time_zone)
     days = {plan.as_of for plan in committed if plan.is_whole}
-    if last_due is None or not days:
+    if last_due is None or (committed and not days):
         return []
     settled = days | _undecided_days(runs, committed) | dismissed_days(runs.adapters, runs.issuer)
     last, _ = last_due
-    first = max(min(days), local_day(now - MISSED, issuer.time_zone))
+    first = max(min(days, default=last), local_day(now - MISSED, issuer.time_zone))
     span = (first + timedelta(days=back) for back in range((last - first).days + 1))
     return [day for day in span if day not in settled and not day_off(issuer.schedule, day)]
 

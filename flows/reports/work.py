@@ -41,6 +41,19 @@ class Work(NamedTuple):
     codes: frozenset[str] = frozenset()  # the reasons of its rows
     asked_on: date | None = None  # when the partner was asked about it
     day: date | None = None  # business date of its run, where a decision can be about older ones
+    alert: bool | None = None  # whether it is past its time, where its kind does not say it
+
+    @property
+    def subject(self) -> str:
+        """What identifies it among those of its kind."""
+        fields = dict(self.fields)
+        named = (self.run, self.chunk and f"chunk {self.chunk}", fields.get("name"))
+        return " ".join(str(part) for part in named if part)
+
+    @property
+    def is_alert(self) -> bool:
+        """Whether it is past its time, so that people are told."""
+        return kind_named(self.kind).is_alert if self.alert is None else self.alert
 
 
 class Line(NamedTuple):
@@ -107,6 +120,14 @@ class Line(NamedTuple):
         kind = self.kind
         parts = [f"{kind.matter}: {self._extent}.", kind.then, self._asked, self._note]
         return " ".join(filter(None, parts))
+
+    @property
+    def statement(self) -> str:
+        """What is the matter, without what to do about it."""
+        if self.kind.is_news:
+            return self._note
+        subject = self.run and f"{self.run}: "
+        return " ".join(filter(None, [f"{subject}{self.kind.matter}: {self._extent}.", self._note]))
 
     @property
     def _asked(self) -> str:

@@ -53,7 +53,7 @@ class Choice(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """A kind of work.
+    """A kind of matter: of a line of the worklist, or of news that end by themselves.
 
     `matter` says what is the matter, `then` what to do about it; `noun` and `rows` name what is
     counted. The slots of steps: `target`, the run or, for several, the issuer; `issuer`, `run`,
@@ -73,6 +73,8 @@ class Kind(NamedTuple):
     joins: str = ""  # the kind whose line stands for it and others that the same command settles
     named: int = FEW  # files or days named in its sentence
     noted: int = 1  # things of which it says what is known of each; else of the first alone
+    is_alert: bool = False  # it is past its time where it holds: people are told
+    is_news: bool = False  # people are told of it, and there is nothing of it in the worklist
 
 
 WORK: Final[dict[str, Kind]] = {}  # by name
@@ -201,8 +203,8 @@ ON_HOLD = _kind(
         OPERATOR,
         "On hold in the outbox",
         Step("upload", Slot("run")),
-        "Read why, and find out whether that still holds.",
-        (
+        then="Read why, and find out whether that still holds.",
+        choices=(
             Choice(
                 "release",
                 "They wait for the upload again.",
@@ -264,6 +266,7 @@ OVERDUE = _kind(
         ),
         noun="chunk",
         several=True,
+        is_alert=True,
     )
 )
 ANSWER_KEPT = _kind(
@@ -305,6 +308,7 @@ INCOMPLETE = _kind(
         ),
         noun="chunk",
         of_one_run=True,  # each break has a line of its own
+        is_alert=True,
     )
 )
 CORRECT = _kind(
@@ -643,6 +647,28 @@ REFUSED_EXTRACTS = _kind(
         ),
         noun="extract",
         of_one_run=True,
+        is_alert=True,
+    )
+)
+STOPPED_EXTRACTS = _kind(
+    Kind(
+        "stopped extracts",
+        OPERATOR,
+        "Stopped before anything was sent, and not by what is in the file",
+        Step("check", Slot("issuer"), Slot("name")),
+        (
+            "Put right what it names: a key, the store, the settings, or a file of another "
+            "environment. The next submit tries it again."
+        ),
+        (
+            Choice(
+                "dismiss",
+                "The extract is not sent.",
+                Step("dismiss", Slot("issuer"), Slot("name"), reason=WHY),
+            ),
+        ),
+        noun="extract",
+        of_one_run=True,
     )
 )
 HELD_BACK = _kind(
@@ -666,6 +692,7 @@ HELD_BACK = _kind(
         ),
         noun="extract",
         of_one_run=True,
+        is_alert=True,
     )
 )
 CORRECTIONS = _kind(
@@ -702,6 +729,7 @@ REPEATED_EXTRACTS = _kind(
         ),
         noun="extract",
         of_one_run=True,
+        is_alert=True,
     )
 )
 _ABANDON = Choice(
@@ -764,6 +792,7 @@ NO_EXTRACT = _kind(
             ),
         ),
         noun="day",
+        is_alert=True,
     )
 )
 LINK_FORMS = _kind(
@@ -823,6 +852,7 @@ def _break(name: str, kind: breaks.BreakKind) -> Kind:
         tuple(choices),
         noun="break",
         of_one_run=of_one_run,
+        is_alert=True,
     )
 
 
@@ -862,6 +892,21 @@ def _of_extensions() -> dict[str, Kind]:
     return {kind.name: kind for kind in kinds}
 
 
+def every_kind() -> list[Kind]:
+    """Return the kinds of matters, those of extensions too."""
+    return [*WORK.values(), *_of_extensions().values()]
+
+
 def kind_named(name: str) -> Kind:
     """Return what is said about a kind of work, an extension's too."""
     return WORK.get(name) or _of_extensions()[name]
+
+
+def is_known(name: str) -> bool:
+    """Return whether there is a kind of this name; that of an extension goes with it."""
+    return name in WORK or name in _of_extensions()
+
+
+def is_news(name: str) -> bool:
+    """Return whether people are only told of a kind."""
+    return is_known(name) and kind_named(name).is_news

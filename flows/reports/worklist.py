@@ -6,7 +6,7 @@ committed run knows of comes from `flows.operations.undecided_work`.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import polars as pl
@@ -14,7 +14,6 @@ import polars as pl
 from flows.book.known_runs import KnownPlan
 from flows.reports import work_kinds as kinds
 from flows.reports.dropped_corrections import unsent_files
-from flows.reports.missed_days import missed_days
 from flows.reports.open_items import MISSING, ReportTerms, WaitingChunk
 from flows.reports.run_facts import RunFacts
 from flows.reports.unlinked_work import unlinked_work
@@ -32,6 +31,7 @@ from flows.steps import WHY, Step
 from schemas.actions import GATE_OF
 from schemas.breaks import DECISIONS, EXPLAINED, KINDS, LOST, RESULT_SHORT
 from schemas.issuer import Issuer
+from schemas.settings import Alerts
 
 MAY_BE_COPIED = timedelta(minutes=1)  # since its last write, a file may be under way
 
@@ -63,8 +63,7 @@ def worklist(
     work += _unknown(name, unknown, terms)
     work += _results(runs.adapters, name, terms.now)
     work += unsent_corrections(runs.adapters, name, committed)
-    work += _refused_extracts(runs, committed)
-    work += _days_without_extract(issuer, runs, committed, terms)
+    work += _refused_extracts(runs, committed, issuer.alerts)
     work += _link_forms(name, forms, terms)
     return work
 
@@ -231,7 +230,9 @@ def _about_file(
     return Work(due=since, kind=kind, issuer=issuer, since=since, run=run, fields=named, note=note)
 
 
-def _refused_extracts(runs: StoredRuns, committed: Collection[KnownPlan]) -> Iterator[Work]:
+def _refused_extracts(
+    runs: StoredRuns, committed: Collection[KnownPlan], alerts: Alerts
+) -> Iterator[Work]:
     """Yield the extracts that were refused, until somebody decides about them."""
     committed_runs = {plan.run for plan in committed}
     extracts = {plan.key for plan in committed if plan.is_whole}
@@ -239,33 +240,35 @@ def _refused_extracts(runs: StoredRuns, committed: Collection[KnownPlan]) -> Ite
         stored = StoredRun.by_id(runs.adapters, run)
         key = stored.planned().source.key
         why = _why_refused(stored.refusal)
-        work = _about_file(runs.issuer, kinds.REFUSED_EXTRACTS, key, refused, run, why)
+        kind = _kind_refused(stored.refusal)
+        work = _about_file(runs.issuer, kind, key, refused, run, why)
         gate = GATE_OF.get(stored.refusal.error) if stored.refusal else None
         if not is_stored(runs.store, key):
             abandon = Step("mend abandon", run, reason=WHY, dry_run=True)
             work = work._replace(step=abandon, note=f"Its file was taken away: abandon it. {why}")
-        yield work._replace(fields=(*work.fields, ("gate", gate))) if gate else work
+        if gate:
+            work = work._replace(fields=(*work.fields, ("gate", gate)))
+        if _is_usual(stored.refusal, alerts):
+            work = work._replace(alert=False)
+        yield work
+
+
+def _is_usual(refusal: Refusal | None, alerts: Alerts) -> bool:
+    """Return whether an extract was refused because it is empty, as it may be."""
+    is_empty = refusal is not None and refusal.error == "EmptyExtractError"
+    return is_empty and alerts.empty_extract == "allow"
+
+
+def _kind_refused(refusal: Refusal | None) -> str:
+    """Return the kind of work about a refused extract, by who can mend it."""
+    if refusal is None or refusal.of_content:
+        return kinds.REFUSED_EXTRACTS
+    return kinds.STOPPED_EXTRACTS
 
 
 def _why_refused(refusal: Refusal | None) -> str:
     sentence = f"Why: {refusal.sentence}" if refusal else ""
     return f"{sentence}. {refusal.then}" if refusal and refusal.then else sentence
-
-
-def _days_without_extract(
-    issuer: Issuer, runs: StoredRuns, committed: Collection[KnownPlan], terms: ReportTerms
-) -> Iterator[Work]:
-    """Yield the business days since the first run on which an extract was due and none came."""
-    missed = missed_days(issuer, runs, committed, terms.now)
-    for day in missed:
-        since = _midnight(day)
-        yield Work(
-            due=since,
-            kind=kinds.NO_EXTRACT,
-            issuer=issuer.issuer,
-            since=since,
-            fields=(("name", day.isoformat()), ("first", missed[0]), ("last", missed[-1])),
-        )
 
 
 def _link_forms(issuer: str, forms: Iterable[LearnedForm], terms: ReportTerms) -> Iterator[Work]:
@@ -279,7 +282,3 @@ def _link_forms(issuer: str, forms: Iterable[LearnedForm], terms: ReportTerms) -
             rows=learned.links,
             fields=(("name", str(learned.form)),),
         )
-
-
-def _midnight(day: date) -> datetime:
-    return datetime.combine(day, time(), UTC)

@@ -16,7 +16,7 @@ from botocore.exceptions import ClientError
 from flows.adapters.s3 import PART, S3Store
 from flows.database.connection import Database
 from flows.errors import CardlinkError
-from flows.operations.alert_history import watch
+from flows.operations.matters import watch
 from flows.runs.keys import extracts, journal, keys_of, results
 from flows.runs.store import (
     StoreRefusedError,
@@ -28,6 +28,7 @@ from flows.runs.stored_journal import flush_journal
 from flows.wiring import wire
 from schemas.settings import StoreSettings
 from tests import keys, servers
+from tests.late import told
 from tests.night import BANK, Bench, issuer
 from tests.test_command_line import cardlink
 
@@ -221,8 +222,8 @@ def test_an_extract_waits_for_its_verdict_and_one_that_is_not_clean_is_never_tak
         facts(tmp_path, "submit", "bank"),
         facts(tmp_path, "submit", "bank", "--extract", name),
     )
-    shown = facts(tmp_path, "extracts", "bank")
-    alerts = [one.alert.kind for one in watch(wire(tmp_path, "bank"))]
+    shown = facts(tmp_path, "worklist", "bank", "--all")
+    alerts = [one.kind for one, _ in told(wire(tmp_path, "bank"))]
     tag(place, key, "CLEAN")
     taken = facts(tmp_path, "submit", "bank")
 
@@ -236,10 +237,10 @@ def test_an_extract_waits_for_its_verdict_and_one_that_is_not_clean_is_never_tak
     )
     assert "its tag Scan is THREATS_FOUND, not CLEAN" in bad[1]["waiting"][0]
     assert ["unclean"] == [one["state"] for one in shown[1]["extracts"]]
-    assert "extract-unclean" in alerts
+    assert "unclean extracts" in alerts
     assert (0, 1) == (taken[0], len(taken[1]["runs"]))
-    assert "extract-unclean" in [
-        one.alert.kind for one in watch(wire(tmp_path, "bank")) if not one.opened
+    assert "unclean extracts" in [
+        one.kind for one, is_late in told(wire(tmp_path, "bank")) if not is_late
     ]
 
 

@@ -14,10 +14,10 @@ import pytest
 
 from flows.book import stored_book, upkeep
 from flows.book.book import read_book
+from flows.extensions.alerts.metrics import write_metrics
 from flows.extensions.deliveries.delivery import deliver
 from flows.extensions.deliveries.receivers import confirm
 from flows.operations.audit import verify
-from flows.operations.metrics import write_metrics
 from flows.operations.questions import open_questions
 from flows.reports import link_forms
 from flows.reports.cardholder_trace import trace

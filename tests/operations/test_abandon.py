@@ -9,7 +9,6 @@ import pytest
 
 from flows.database.connection import Database
 from flows.errors import CardlinkError
-from flows.operations.alerts import current_alerts
 from flows.operations.history import history
 from flows.operations.remediation import (
     CommittedError,
@@ -25,6 +24,7 @@ from flows.steps import Step
 from flows.submissions.extract_states import extracts_to_submit
 from flows.submissions.submit import Request, submit
 from schemas.expressions import PUBLISHED
+from tests.late import late
 from tests.memory import KilledError
 from tests.memory_bench import memory_bench
 from tests.night import BANK, Bench, killed_at, local_bench, made_once, submitted
@@ -53,7 +53,7 @@ def test_an_abandoned_run_is_never_committed_and_its_extract_waits_no_more(tmp_p
     assert bench.stored(run).manifest is None
     assert extracts_to_submit(bench.context) == []
     assert [(one.run, one.state) for one in bench.runs.statuses()] == [(run, "abandoned")]
-    assert [alert for alert in current_alerts(bench.context) if alert.subject == run] == []
+    assert [alert for alert in late(bench.context) if alert.subject == run] == []
 
 
 def test_submitting_the_extract_again_says_who_abandoned_it_and_why(tmp_path: Path) -> None:

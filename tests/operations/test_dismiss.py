@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from flows.operations.alerts import current_alerts
 from flows.operations.history import history
+from flows.operations.matters import holding
 from flows.operations.purge import purge
 from flows.operations.remediation import CommittedError, dismiss
-from flows.reports.survey import survey
 from flows.reports.work_kinds import NO_EXTRACT
 from flows.runs.adapters import NoReasonError
 from flows.runs.context import overlaid
@@ -29,6 +28,7 @@ from flows.submissions.submit import Request
 from schemas.expressions import PUBLISHED
 from schemas.records import Dismissal
 from tests.extensions.partner_api.town import town
+from tests.late import late
 from tests.night import NOON, Bench, local_bench, made_once, submitted
 from tests.operations.retention import YEAR, cleaner, later
 
@@ -46,12 +46,12 @@ def with_a_copy(folder: Path) -> Bench:
 
 def test_a_dismissed_extract_is_pending_no_more_and_alerts_nobody(tmp_path: Path) -> None:
     bench = with_a_copy(tmp_path)
-    before = [alert.kind for alert in current_alerts(bench.context)]
+    before = [alert.kind for alert in late(bench.context)]
 
     dismiss(bench.context, COPY, "the issuer dropped it twice")
 
-    assert ["extract-repeated"] == before
-    assert ([], []) == (extracts_to_submit(bench.context), current_alerts(bench.context))
+    assert ["extracts that repeat another"] == before
+    assert ([], []) == (extracts_to_submit(bench.context), late(bench.context))
 
 
 def test_an_explicit_submit_of_it_says_who_dismissed_it_and_how_to_take_that_back(
@@ -134,13 +134,13 @@ def test_a_refused_extract_that_is_dismissed_closes_its_alert(tmp_path: Path) ->
     extract = bench.drop(40, bad=0.3)
     with pytest.raises(RejectRateError):
         bench.submit(extract)
-    before = [alert.kind for alert in current_alerts(bench.context)]
+    before = [alert.kind for alert in late(bench.context)]
 
     dismiss(bench.context, extract, "a broken file, another comes")
 
-    assert (["run-refused"], []) == (
+    assert (["refused extracts"], []) == (
         before,
-        [alert.kind for alert in current_alerts(bench.context)],
+        [alert.kind for alert in late(bench.context)],
     )
 
 
@@ -204,9 +204,9 @@ def test_a_day_without_an_extract_is_dismissed_and_missed_again_once_that_is_tak
     os.utime(extracts, ((NOON - timedelta(days=3)).timestamp(),) * 2)
 
     def missed() -> tuple[list[str], list[str]]:
-        work = survey(bench.context).work
+        work = holding(bench.context)
         days = [str(dict(one.fields)["name"]) for one in work if one.kind == NO_EXTRACT]
-        return days, [alert.kind for alert in current_alerts(bench.context)]
+        return days, [alert.kind for alert in late(bench.context)]
 
     before = missed()
     for day in ("2026-11-18", "2026-11-19", "2026-11-20"):
@@ -216,8 +216,14 @@ def test_a_day_without_an_extract_is_dismissed_and_missed_again_once_that_is_tak
     undone = dismiss(bench.context, "2026-11-20", "it comes at noon", undo=True)
 
     assert ("taken back", "it comes at noon") == (undone.what, undone.reason)
-    assert (["2026-11-18", "2026-11-19", "2026-11-20"], ["extract-missing"]) == before
-    assert (([], []), (["2026-11-20"], ["extract-missing"])) == (dismissed, missed())
+    assert (
+        ["2026-11-18", "2026-11-19", "2026-11-20"],
+        ["business days without an extract"] * 3,
+    ) == before
+    assert (([], []), (["2026-11-20"], ["business days without an extract"])) == (
+        dismissed,
+        missed(),
+    )
 
 
 @pytest.mark.parametrize(

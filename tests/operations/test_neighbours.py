@@ -12,17 +12,15 @@ from typing import Any, cast
 import polars as pl
 import pytest
 
-from flows.operations import alerts, audit_contents
+from flows.extensions.alerts import news
+from flows.operations import audit_contents
 from flows.operations.audit import _Purges
-from flows.operations.extract_alerts import _came_by, _is_due
-from flows.runs.chunks import OutboxChunk
+from flows.operations.undecided_work import is_due
 from flows.runs.journal import enter
 from flows.runs.keys import keys_of
 from flows.runs.purges import add_purge
-from flows.runs.run_status import Refusal
 from flows.runs.store import Entry
 from flows.submissions.extract_states import ExtractState
-from schemas.manifest import ManifestChunk
 from schemas.records import Purged
 from tests.memory import MemoryStore
 from tests.memory_bench import memory_bench
@@ -39,28 +37,6 @@ NEIGHBOURS = tuple(DAY + timedelta(days=days) for days in (-1, 0, 1))
 
 # Alerts
 # --------------------------------------------------------------------------------------------------
-
-
-def test_a_refusal_is_over_with_an_extract_that_was_dropped_after_it() -> None:
-    plan = SimpleNamespace(selection=None)
-    refusal = Refusal("GateError", "no", NOON, NOON)
-    run = cast(Any, SimpleNamespace(id="run-1", refusal=refusal, plan=plan))
-    context = memory_bench().context
-
-    standing = [[*alerts._refusal_causes(context, run, True, [drop])] for drop in MOMENTS]
-
-    assert [1, 1, 0] == list(map(len, standing))
-
-
-def test_overdue_chunks_are_told_with_the_age_of_the_oldest() -> None:
-    named = ManifestChunk(number=1, name="c1", rows=1, bytes=1, sha256="")
-    clocks = [NOON - timedelta(days=days) for days in (5, 9, 7)]
-    chunks = [OutboxChunk("run-1", named, "uploaded", clock, clock) for clock in clocks]
-    run = cast(Any, SimpleNamespace(id="run-1", outbox=chunks, summary=None, manifest=None))
-
-    [cause] = alerts._overdue_causes(memory_bench().context, run)
-
-    assert "3 chunks without a result, the oldest for 9 d" in cause.text
 
 
 def test_a_file_that_answers_a_row_otherwise_is_found_where_its_bytes_are_others() -> None:
@@ -100,12 +76,12 @@ def test_departures_are_told_from_the_last_extract_back_to_one_that_is_as_usual(
     runs = cast(Any, _Runs())
     changes = {"r1": ["a"], "r2": [], "r3": ["b"], "r4": ["c"]}
     recent = cast(Any, list(changes))
-    monkeypatch.setattr(alerts, "drift_of", lambda manifest, *_: changes[manifest.profile])
-    monkeypatch.setattr(alerts, "column_changes", lambda layout, _: changes[layout])
+    monkeypatch.setattr(news, "drift_of", lambda manifest, *_: changes[manifest.profile])
+    monkeypatch.setattr(news, "column_changes", lambda layout, _: changes[layout])
     context = memory_bench(limits={"drift": "alert"}).context
 
-    drifted = [cause.subject for cause in alerts._drift_causes(context, runs, recent)]
-    columns = [cause.subject for cause in alerts._column_causes(runs, recent)]
+    drifted = [subject for _, subject, _ in news._of_drift(context, runs, recent)]
+    columns = [subject for _, subject, _ in news._of_columns(runs, recent)]
 
     assert (["r4", "r3"], ["r4"]) == (drifted, columns)
 
@@ -116,10 +92,10 @@ def test_departures_are_told_from_the_last_extract_back_to_one_that_is_as_usual(
 def test_due_is_what_came_since_a_moment_or_is_of_the_day(name: str, due: list[bool]) -> None:
     extracts = [ExtractState(name, "pending", entry=Entry(name, 1, drop, "v")) for drop in MOMENTS]
 
-    assert due == [_is_due(extract, DAY, NOON) for extract in extracts]
-    assert [name != "x.csv"] * 2 == [_is_due(extracts[0], day, NOON) for day in NEIGHBOURS[:2]]
-    assert not _is_due(extracts[0], NEIGHBOURS[2], NOON)
-    assert [True, True, False] == [_came_by(extract, NOON) for extract in extracts]
+    assert due == [is_due(extract, DAY, NOON) for extract in extracts]
+    assert [name != "x.csv"] * 2 == [is_due(extracts[0], day, NOON) for day in NEIGHBOURS[:2]]
+    assert not is_due(extracts[0], NEIGHBOURS[2], NOON)
+    assert [True, True, False] == [news.came_by(extract, NOON) for extract in extracts]
 
 
 # The journal

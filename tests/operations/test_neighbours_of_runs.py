@@ -12,6 +12,7 @@ from typing import Any, cast
 import polars as pl
 import pytest
 
+from flows.extensions.alerts import summaries
 from flows.extensions.deliveries.due import _last_event
 from flows.operations import (
     break_decisions,
@@ -20,7 +21,6 @@ from flows.operations import (
     reread,
     reseal,
     retention,
-    summaries,
 )
 from flows.operations.giving_up import Which, _of_reasons
 from flows.reports.reconciled import Findings
@@ -33,7 +33,7 @@ from schemas.manifest import LedgerPart, ManifestChunk
 from schemas.records import Attribution, RewrittenPart
 from tests.memory import MemoryStore
 from tests.memory_bench import memory_bench
-from tests.night import BANK, DAY, NOON
+from tests.night import DAY, NOON
 from tests.planted import entered
 
 SECOND = timedelta(seconds=1)
@@ -125,14 +125,6 @@ def test_a_part_of_a_ledger_is_written_anew_under_a_name_that_no_record_has() ->
 
     assert anew is not None
     assert "l-erased-4.parquet" == anew.now
-
-
-def test_the_last_summary_is_that_of_the_highest_number() -> None:
-    store = MemoryStore()
-    for number in (2, 10, 3):
-        store.create(f"bank/summaries/{number:06d}.json", b"{}")
-
-    assert 10 == summaries._last_number(store, BANK)
 
 
 # Sealing again

@@ -11,6 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from flows.extensions.alerts.metrics import write_metrics
 from flows.extensions.deliveries.changes import CHANGED
 from flows.extensions.deliveries.delivered import (
     DeliveryId,
@@ -22,9 +23,8 @@ from flows.extensions.deliveries.delivered import (
 from flows.extensions.deliveries.formats import Delivery
 from flows.extensions.deliveries.handover import make
 from flows.extensions.deliveries.personal import purgeable
-from flows.operations.alert_history import watch
 from flows.operations.history import history
-from flows.operations.metrics import write_metrics
+from flows.operations.matters import watch
 from flows.operations.purge import (
     _links_of_no_run,
     plan_purge,
@@ -241,7 +241,7 @@ def test_a_purged_run_is_told_as_one_by_every_command_and_alarms_nobody(tmp_path
     assert [] == [
         change
         for change in watch(old.context)
-        if change.alert.kind in ("result-overdue", "out-of-balance")
+        if change.kind in ("results overdue", "break UNKNOWN_CUID")
     ]
     assert "cardlink_rows" in write_metrics(old.context)
     assert {"chunks purged", "ledger purged"} <= {one.what for one in history(bench.adapters, run)}

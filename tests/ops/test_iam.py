@@ -23,6 +23,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from flows.adapters.s3 import S3Store
+from flows.extensions.alerts.metrics import write_metrics
 from flows.extensions.arrivals.looks import IssuerWatch
 from flows.extensions.deliveries.acknowledgement import acknowledgements
 from flows.extensions.deliveries.delivered import deliveries
@@ -31,8 +32,7 @@ from flows.extensions.deliveries.receivers import confirm
 from flows.extensions.partner_api.follow_links import follow_links
 from flows.extensions.partner_api.placements import transactions
 from flows.extensions.privacy.erasure import OfRows, erase
-from flows.operations.alert_history import watch
-from flows.operations.metrics import write_metrics
+from flows.operations.matters import watch
 from flows.operations.purge import purge
 from flows.pages import site
 from flows.reports.across import reconcile_runs

@@ -15,13 +15,13 @@ import pytest
 import yaml
 from prometheus_client.core import Metric
 
+from flows.extensions.alerts.metrics import HISTOGRAMS, PREFIX, metric_families, numbers
 from flows.extensions.arrivals.beat import Beat, write_beat
-from flows.operations.alert_history import watch
-from flows.operations.metrics import HISTOGRAMS, PREFIX, metric_families, numbers
+from flows.operations.matters import watch
 from flows.reports.across import reconcile_runs
 from flows.runs.keys import extracts
+from tests.extensions.alerts.test_watch import STORIES
 from tests.night import BANK, Bench, local_bench
-from tests.operations.test_watch import STORIES
 
 DEPLOY = Path(__file__).parent.parent.parent / "deploy"
 # what the rules consist of: a number now, or its age, compared with a limit
@@ -147,7 +147,7 @@ def late_links(folder: Path) -> Iterator[tuple[Bench, float]]:
     yield bench, later.timestamp()
 
 
-def told(kind: str, folder: Path) -> Iterator[tuple[Bench, float]]:
+def seen(kind: str, folder: Path) -> Iterator[tuple[Bench, float]]:
     """Yield the bench of a story of the watch in which an alert is open."""
     bench = next(iter(STORIES[kind](folder)))
     assert isinstance(bench, Bench)
@@ -165,7 +165,7 @@ FAULTS = {
     "nothing starts when a file arrives": (nothing_starts, {"CardlinkArrivalsSilent"}),
     "links come days after the extract": (late_links, {"CardlinkLinksLate"}),
 }
-FOUND = {"out-of-balance": "CardlinkBreaksOpen", "key-ending": "CardlinkKeyEnding"}
+FOUND = {"break UNKNOWN_CUID": "CardlinkBreaksOpen", "keys that end": "CardlinkKeyEnding"}
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -190,7 +190,7 @@ def test_every_rule_has_a_fault_that_fires_it() -> None:
 def test_what_the_watch_finds_is_an_open_alert_here_and_a_number(
     kind: str, alert: str, tmp_path: Path
 ) -> None:
-    [(bench, now)] = told(kind, tmp_path)
+    [(bench, now)] = seen(kind, tmp_path)
 
     alerts = fired(metric_families(bench.context), now)
 

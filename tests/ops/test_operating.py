@@ -35,6 +35,7 @@ from flows.commands.entry import entry
 from flows.commands.form import Form
 from flows.commands.parameters import Issuer
 from flows.commands.result import Result
+from flows.errors import CardlinkError
 from flows.extensions.simulator.demo import ISSUER, prepare
 from flows.forms import form
 from flows.install import automation, automations
@@ -409,6 +410,36 @@ def test_a_result_with_a_failure_is_shown_whole_and_ends_its_flow_as_failed(stor
 
     assert (True, str(failure.sentence)) == (state.is_failed(), state.message)
     assert "nothing" in story.stage.artifacts()[f"{ISSUER}-refuse"]["data"]
+
+
+@pytest.mark.parametrize(
+    ("code", "failure", "dry_run", "state"),
+    [
+        (0, None, False, "Completed"),
+        (4, None, False, "Out of balance"),
+        (4, None, True, "Out of balance"),
+        (2, StoreDeniedError(place="cards", code="403"), False, "Failed"),
+        (2, StoreDeniedError(place="cards", code="403"), True, "Refused"),
+    ],
+)
+def test_what_is_out_of_balance_has_a_state_of_its_own_and_a_refused_dry_run_is_no_failure(
+    story: Story, code: int, failure: CardlinkError | None, dry_run: bool, state: str
+) -> None:
+    @entry("look", form=Form("look", "look at {issuer}", actor="none"))
+    def look(context: Context, issuer: Issuer, *, dry_run: bool = False) -> Result:
+        """Look at an issuer.
+
+        Args:
+            issuer: At whom.
+            dry_run: Show what it would see.
+        """
+        return Result({}, [f"{issuer}: seen"], exit_code=code, failure=failure)
+
+    with temporary_settings({PREFECT_API_URL: f"{story.stage.url}/api"}):
+        ended: Any = form("look", [look])(issuer=ISSUER, dry_run=dry_run, return_state=True)
+
+    assert state == ended.name
+    assert ended.is_failed() == (state == "Failed")
 
 
 def test_a_deployment_whose_last_run_failed_is_known_until_one_ends_well(story: Story) -> None:

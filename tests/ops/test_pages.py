@@ -17,7 +17,7 @@ import pytest
 
 from flows.commands.context import Context
 from flows.commands.programme import programme
-from flows.operations.metrics import write_metrics
+from flows.extensions.alerts.metrics import write_metrics
 from flows.pages import connections, site
 from flows.pages.__main__ import HEADERS, REQUEST_LINES, PagesPortError, listener, main
 from flows.pages.address import PORT, ReportsAddressError, reports_address

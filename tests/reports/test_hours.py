@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from flows.extensions.alerts.metrics import write_metrics
 from flows.extensions.partner_api.link_requests import Terms
 from flows.extensions.partner_api.linking import link_row
-from flows.operations.metrics import write_metrics
 from flows.reports.across import reconcile_runs
 from flows.reports.hours import hours_of
 from flows.reports.rebuild import rebuild

@@ -13,6 +13,7 @@ from typing import Any, cast
 import polars as pl
 import pytest
 
+from flows.operations import undecided_work
 from flows.reports import (
     across,
     link_forms,
@@ -255,10 +256,9 @@ def test_a_line_names_so_many_and_says_how_many_more_there_are(more: int) -> Non
 
 def test_missed_days_are_from_the_first_to_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
     days = [DAY + timedelta(days=ahead) for ahead in range(3)]
-    monkeypatch.setattr(worklist, "missed_days", lambda *_: days)
-    terms = ReportTerms(NOON, 48)
+    monkeypatch.setattr(undecided_work, "missed_days", lambda *_: days)
 
-    told = worklist._days_without_extract(issuer(), cast(Any, None), [], terms)
+    told = undecided_work._days_without_extract(memory_bench().context, [], [])
 
     ends: list[tuple[date, date]] = [
         (dict(work.fields)["first"], dict(work.fields)["last"]) for work in told

@@ -20,7 +20,6 @@ import openpyxl
 import polars as pl
 import pytest
 
-from flows.operations.alerts import current_alerts
 from flows.runs.keys import reconciliation
 from flows.runs.outbox import move
 from schemas.tables import Awaiting, Questions, Work
@@ -28,6 +27,7 @@ from tests import keys
 from tests.builders import portal_rows
 from tests.cli.test_mend import bank_in, cardlink, pin, told
 from tests.cli.test_mend import sent as sent_night
+from tests.late import late
 from tests.night import Bench, issuer, portal_csv
 from tests.operations.test_decide import WHY, answer
 
@@ -57,7 +57,7 @@ def words(command: str) -> list[str]:
 
 def kinds_of_alerts(bank: Bench) -> set[str]:
     """Return the kinds of the alerts that are open now."""
-    return {alert.kind for alert in current_alerts(bank.context)}
+    return {alert.kind for alert in late(bank.context)}
 
 
 def decided(line: dict[str, Any], decision: str) -> list[str]:
@@ -86,8 +86,8 @@ def test_a_night_comes_off_the_worklist_step_by_step_by_the_commands_it_names(
     [lost] = work(tmp_path)["rows decided lost, to send again"]
     shown = told(tmp_path, *decided(lost, "send again"))  # a dry run, whose next line sends them
     repeat = told(tmp_path, *words(shown["next"]))["run"]
-    for repeated in bank.manifest(repeat).chunks:
-        answer(bank, repeat, repeated.number)
+    for sent in bank.manifest(repeat).chunks:
+        answer(bank, repeat, sent.number)
     cardlink(tmp_path, "ingest", "bank")
     seen.append(set(work(tmp_path)))
 
@@ -252,6 +252,21 @@ def test_a_refused_extract_is_checked_first_and_dismissed_last(tmp_path: Path, b
     assert {} == work(tmp_path)
 
 
+def test_an_extract_of_another_environment_is_for_the_operator(tmp_path: Path, bank: Bench) -> None:
+    toml = tmp_path / "bank.toml"
+    toml.write_text("test = false\n" + toml.read_text().replace("test = true\n", ""))
+    bank.drop(10, "bank-20261118.csv")
+    cardlink(tmp_path, "submit", "bank")
+
+    (line,) = work(tmp_path)["stopped extracts"]
+
+    assert "operator" == line["who"]
+    assert "10 test cards at an issuer with test = false" in line["matter"]
+    assert "Check that the extract belongs to this issuer and this environment." in line["matter"]
+    cardlink(tmp_path, *decided(line, "dismiss"))
+    assert {} == work(tmp_path)
+
+
 def test_a_refused_extract_takes_the_place_of_one_refused_before_under_its_name(
     tmp_path: Path, bank: Bench
 ) -> None:
@@ -393,11 +408,11 @@ def test_the_cardholders_of_a_chunk_whose_result_never_comes_are_given_up_and_th
 
     given_up = told(tmp_path, *decided(overdue, "give up"))
 
-    assert "result-overdue" in before
+    assert "results overdue" in before
     assert 5 == given_up["cards"]
     assert {} == work(tmp_path)
     assert "nothing to ask" in cardlink(tmp_path, "questions", "bank").stdout
-    assert "result-overdue" not in kinds_of_alerts(bank)
+    assert "results overdue" not in kinds_of_alerts(bank)
 
 
 @pytest.mark.slow

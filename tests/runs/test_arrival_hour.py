@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 
 import pytest
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.adapters.local import LocalStore
-from flows.operations.extract_alerts import calendar_causes
+from flows.reports.missed_days import missed_days
 from flows.runs.arrival_hour import (
     ALLOWANCE,
     DAY,
@@ -110,9 +110,9 @@ def test_a_missing_extract_is_an_alert_by_the_learned_hour_and_a_silence_does_no
         arrived(bench.store, back, time(1))
     context = bench.context._replace(adapters=bench.context.adapters._replace(now=lambda: NOW))
 
-    causes = list(calendar_causes(context, bench.runs, NOW.date(), []))
+    missed = missed_days(context.issuer, bench.runs, [], NOW)
 
-    assert ["No extract for 2026-11-20 by 01:30 (UTC)"] == [cause.text for cause in causes]
+    assert [date(2026, 11, 20)] == missed
 
 
 @given(st.lists(st.integers(0, DAY - 1), min_size=1, max_size=40), st.integers(0, DAY - 1))

@@ -13,6 +13,7 @@ from typing import Any, cast
 import polars as pl
 import pytest
 
+from flows.extensions.alerts.notices import EXPIRED, LONGEST_PAUSE, PAUSE, _History
 from flows.runs import erased, errors, single_links, stored_runs
 from flows.runs.chunks import chunks_as_sealed
 from flows.runs.closings import add_closing, closed_breaks
@@ -20,7 +21,6 @@ from flows.runs.erased import is_erased, is_interrupted
 from flows.runs.events import REFUSED, record_event
 from flows.runs.journal import enter
 from flows.runs.keys import LONGEST_PART, RunId, RunKeys, checked
-from flows.runs.notices import EXPIRED, LONGEST_PAUSE, PAUSE, _History
 from flows.runs.openpgp import _new_length, _recipient, blocks
 from flows.runs.retry import Retry
 from flows.runs.sealing import SealedUnreadableError
@@ -94,14 +94,14 @@ def test_a_wait_that_ends_with_the_budget_is_waited() -> None:
 def test_a_channel_is_tried_again_after_a_pause_that_doubles(
     attempts: int, pause: timedelta
 ) -> None:
-    history = _History("n.", attempts, NOON, NOON, is_sent=False)
+    history = _History(attempts, NOON, NOON)
     moments = [NOON + pause + seconds * SECOND for seconds in AROUND]
 
-    assert [False, True, True] == [history.begin(MemoryStore(), now) for now in moments]
+    assert [False, True, True] == [history.may_begin(now) for now in moments]
 
 
 def test_a_notice_is_news_for_a_day() -> None:
-    history = _History("n.", 1, NOON, NOON, is_sent=False)
+    history = _History(1, NOON, NOON)
 
     assert [False, False, True] == [
         history.is_over(NOON + EXPIRED + seconds * SECOND) for seconds in AROUND

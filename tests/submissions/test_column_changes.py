@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from flows.extensions.simulator.extract import write_sample
-from flows.operations.alert_history import watch
 from flows.runs.stored_runs import Night
 from flows.submissions.column_changes import column_changes
 from flows.submissions.rehearsal import rehearse
@@ -14,6 +13,7 @@ from flows.submissions.row_scope import Inspection
 from flows.submissions.submit import Request
 from schemas import portal
 from schemas.manifest import Layout
+from tests.late import told
 from tests.night import DAY, Bench, local_bench
 
 
@@ -57,9 +57,9 @@ def drop(bench: Bench, day: int, *extra: str) -> str:
 
 def alerts(bench: Bench) -> list[tuple[str, bool]]:
     return [
-        (change.alert.text.partition(" has ")[2], change.opened)
-        for change in watch(bench.context)
-        if change.alert.kind == "columns-changed"
+        (matter.text.partition(" has ")[2].removesuffix("."), is_late)
+        for matter, is_late in told(bench.context)
+        if matter.kind == "changed columns"
     ]
 
 

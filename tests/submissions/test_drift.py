@@ -14,7 +14,6 @@ import polars as pl
 import pytest
 
 from flows.extensions.simulator.extract import write_sample
-from flows.operations.alert_history import watch
 from flows.runs.identity import canonical
 from flows.runs.stored_runs import Night
 from flows.submissions.drift import departures
@@ -39,6 +38,7 @@ from schemas.portal import (
     PHONE,
     YEAR,
 )
+from tests.late import told
 from tests.night import DAY, Bench, issuer, local_bench, portal_csv
 
 LIMIT = 0.1
@@ -255,13 +255,10 @@ def settled(bench: Bench) -> Bench:
     return bench
 
 
-def told(bench: Bench) -> Sequence[tuple[str, bool]]:
+def drifted(bench: Bench) -> Sequence[tuple[str, bool]]:
     """Watch; return what opened and closed."""
-    return [
-        (change.alert.text, change.opened)
-        for change in watch(bench.context)
-        if change.alert.kind == "drift"
-    ]
+    changes = told(bench.context)
+    return [(one.text, is_late) for one, is_late in changes if one.kind == "departing extracts"]
 
 
 @pytest.mark.slow
@@ -269,11 +266,11 @@ def test_a_night_that_departs_is_told_and_closes_with_the_next_usual_one(tmp_pat
     bench = settled(local_bench(tmp_path))
     how = f"departs from the extracts before it: {EMAIL}: filled in 50% of the rows, usually 100%"
 
-    quiet = told(bench)
+    quiet = drifted(bench)
     done = bench.submit(drop(bench, 6, extract(80, 6).with_columns(half(EMAIL))))
-    opened = told(bench)
+    opened = drifted(bench)
     bench.submit(drop(bench, 7, extract(80, 7)))
-    closed = told(bench)
+    closed = drifted(bench)
 
     assert quiet == []
     assert done.remarks == (f"bank/extracts/bank-20261106.csv {how}",)
@@ -292,7 +289,7 @@ def test_a_night_whose_rows_are_taken_for_comments_is_told(tmp_path: Path) -> No
 
     how = "departs from the extracts before it: comment lines: 1, usually 0 to 0"
     assert (f"bank/extracts/bank-20261106.csv {how}",) == done.remarks
-    assert [(f"{done.manifest.run} {how}", True)] == told(bench)
+    assert [(f"{done.manifest.run} {how}", True)] == drifted(bench)
     assert {"header": 1, "comment": 1} == done.manifest.counts.set_aside
 
 
@@ -300,18 +297,18 @@ def test_a_night_whose_rows_are_taken_for_comments_is_told(tmp_path: Path) -> No
 def test_a_night_that_departs_is_refused_by_setting_until_the_gate_is_opened(
     tmp_path: Path,
 ) -> None:
-    limits = {"max_reject_rate": 0.5, "drift": "refuse"}
+    limits = {"max_reject_rate": 0.5, "departing extracts": "refuse"}
     bench = settled(replace(local_bench(tmp_path), issuer=issuer(limits=limits)))
     name = drop(bench, 6, extract(80, 6).with_columns(half(EMAIL)))
 
     rehearsed = rehearse(bench.context, Request(name))
     with pytest.raises(DriftError) as refused:
         bench.submit(name)
-    committed = bench.submit(name, opened=["drift"])
+    committed = bench.submit(name, opened=["departing extracts"])
 
     assert str(rehearsed.refused) == str(refused.value)
     assert f"{EMAIL}: filled in 50% of the rows, usually 100%. Nothing was committed." in str(
         refused.value
     )
     assert not committed.already
-    assert told(bench) == []
+    assert drifted(bench) == []

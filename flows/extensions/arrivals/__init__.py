@@ -5,4 +5,4 @@ a file: it starts the deployment that a schedule starts too, so to start it twic
 costs a run that finds nothing to do. What a run makes of its files is no business of this folder.
 """
 
-HOOKS = dict.fromkeys(("condition", "alert_kinds", "gauges", "schedules"), "hooks")
+HOOKS = dict.fromkeys(("condition", "gauges", "schedules"), "hooks")

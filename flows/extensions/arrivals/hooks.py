@@ -1,18 +1,13 @@
 """What the kernel is told of arrivals: whether runs start when a file arrives."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from flows.extensions.arrivals.beat import ArrivalsDownError, liveness, read_beat
 from flows.extensions.arrivals.settings import Arrivals
-from flows.operations.conditions import Condition
+from flows.operations.conditions import Condition, Gauge
+from flows.runs.context import IssuerContext
 from flows.runs.store import Store
 from schemas.issuer import Issuer
-
-if TYPE_CHECKING:
-    from flows.operations.alert_kinds import Kind
-    from flows.operations.metric_readings import Reading, Values
-    from flows.operations.metrics import Gauge
 
 HOURLY = "50 * * * *"
 
@@ -26,29 +21,13 @@ def condition(issuer: Issuer, store: Store, now: datetime) -> Condition | None:
     return Condition("arrivals", state.text, trouble)
 
 
-def alert_kinds() -> "dict[str, Kind]":
-    """Return the alert of a process that is down."""
-    from flows.operations.alert_kinds import Kind
-
-    return {
-        "arrivals-down": Kind(
-            "Nothing starts when a file arrives",
-            "See that the process of arrivals runs, and what hinders it; schedules start hourly.",
-        )
-    }
-
-
-def gauges() -> "list[Gauge]":
+def gauges() -> list[Gauge]:
     """Return the metric of the last look."""
-    from flows.operations.metrics import Gauge
-
-    name = "arrivals_timestamp_seconds"
-    return [Gauge(name, "When arrivals last looked.", "", beaten_at)]
+    return [Gauge("arrivals_timestamp_seconds", "When arrivals last looked.", "", beaten_at)]
 
 
-def beaten_at(reading: "Reading") -> "Values":
+def beaten_at(context: IssuerContext) -> dict[str, float]:
     """Return when the process last beat, as an epoch."""
-    context = reading.context
     if context.issuer.table(Arrivals) is None:
         return {}
     beat = read_beat(context.adapters.store, context.issuer.issuer)

@@ -6,7 +6,7 @@ Put here what is handed over to others as files that they confirm.
 COMMANDS = ("commands",)
 HOOKS = {
     **dict.fromkeys(("after_commit", "after_ingest"), "commands"),
-    **dict.fromkeys(("work_kinds", "matters", "alert_kinds", "alerts", "checks"), "matters"),
+    **dict.fromkeys(("work_kinds", "matters", "news", "checks"), "matters"),
     **dict.fromkeys(("events", "scheduled"), "reaching"),
     **dict.fromkeys(("delivered_links", "history", "gauges", "names_erased"), "delivered"),
     "withdrawal_step": "delivery",

@@ -22,9 +22,9 @@ from flows.extensions.deliveries.formats import Delivery
 from flows.extensions.deliveries.handover import Line
 from flows.extensions.deliveries.settings import DEFAULT
 from flows.extensions.deliveries.tables import DELIVERY, DELIVERY_CHANGE
-from flows.operations.metric_readings import Reading, Values
-from flows.operations.metrics import Gauge
+from flows.operations.conditions import Gauge
 from flows.runs.adapters import Adapters
+from flows.runs.context import IssuerContext
 from flows.runs.journal import Act, enter
 from flows.runs.single_links import ARRIVED
 from flows.runs.store import Store, read_if_stored
@@ -81,8 +81,7 @@ def all_deliveries(adapters: Adapters, issuer: str) -> list[DeliveryId]:
 def gauges() -> list[Gauge]:
     """Return the metric of how many deliveries of links there were."""
 
-    def count(reading: Reading) -> Values:
-        context = reading.context
+    def count(context: IssuerContext) -> dict[str, float]:
         return {"": len(all_deliveries(context.adapters, context.issuer.issuer))}
 
     return [Gauge("deliveries", "Deliveries of links.", "", count, "counter")]

@@ -1,4 +1,4 @@
-"""What is to be done and what is wrong about what is handed over: lines of the worklist and alerts
+"""What is to be done and what is wrong about what is handed over: lines of the worklist and news
 with their kinds, and what `check` says of places, keys and webhooks.
 """
 
@@ -20,8 +20,6 @@ from flows.extensions.deliveries.reaching import check_receiver, troubles
 from flows.extensions.deliveries.receipts import late_receipt
 from flows.extensions.deliveries.receivers import without_table
 from flows.extensions.deliveries.settings import DEFAULT, acknowledging, receivers_in
-from flows.operations.alert_kinds import Cause
-from flows.operations.alert_kinds import Kind as AlertKind
 from flows.reports.work import Work
 from flows.reports.work_kinds import CARDHOLDERS, ISSUER, OPERATOR, Choice, Kind
 from flows.runs.adapters import Adapters
@@ -107,6 +105,7 @@ NOT_RECEIVED = Kind(
         ),
     ),
     noun="acknowledgement",
+    is_alert=True,
 )
 ERASURES = Kind(
     "forgotten cardholders",
@@ -119,7 +118,16 @@ ERASURES = Kind(
     rows=CARDHOLDERS,
     of_one_run=True,
 )
-KINDS = (TO_DELIVER, WITHDRAWALS, UNCONFIRMED, NOT_HANDED_OVER, NOT_RECEIVED, ERASURES)
+NOT_TOLD = Kind(
+    "extracts not acknowledged",
+    ISSUER,
+    "The issuer was not told of an extract",
+    Step("acknowledge", Slot("issuer")),
+    "Acknowledge by hand, which says what stands in the way.",
+    is_alert=True,
+    is_news=True,
+)
+KINDS = (NOT_TOLD, TO_DELIVER, WITHDRAWALS, UNCONFIRMED, NOT_HANDED_OVER, NOT_RECEIVED, ERASURES)
 
 
 def work_kinds() -> Iterable[Kind]:
@@ -131,7 +139,7 @@ def matters(context: IssuerContext, book: Book, now: datetime) -> Iterator[Work]
     """Yield what is to be done about what is handed over, or has to be."""
     adapters = context.adapters
     issuer = context.issuer
-    yield from _deliveries(adapters, issuer)
+    yield from _deliveries(context, now)
     yield from _late_receipts(context, now)
     yield from _forgotten(adapters, issuer.issuer)
     if receivers_in(issuer) or receivers_with_deliveries(adapters, issuer.issuer):
@@ -159,15 +167,22 @@ def _forgotten(adapters: Adapters, issuer: str) -> Iterator[Work]:
         )
 
 
-def _deliveries(adapters: Adapters, issuer: Issuer) -> Iterator[Work]:
+def _deliveries(context: IssuerContext, now: datetime) -> Iterator[Work]:
     """Yield the last delivery of links to each receiver, unless it is confirmed: it has not come
     there, or nobody has said that it has.
     """
+    adapters, issuer = context.adapters, context.issuer
     for receiver in receivers_with_deliveries(adapters, issuer.issuer):
-        last = last_handed(adapters, line_of(issuer.issuer, receiver))
+        line = line_of(issuer.issuer, receiver)
+        last = last_handed(adapters, line)
         if last is None or last.confirmed:
             continue
-        yield _delivery(issuer, receiver, last)
+        work = _delivery(issuer, receiver, last, now)
+        settings = receivers_in(issuer).get(receiver)
+        if work.kind == UNCONFIRMED.name and settings is not None:
+            late = late_receipt(context, line, settings, now)
+            work = work._replace(alert=late is not None)
+        yield work
 
 
 def links_to_deliver(issuer: Issuer, links: ToDeliver, now: datetime) -> Iterator[Work]:
@@ -195,7 +210,7 @@ def links_to_deliver(issuer: Issuer, links: ToDeliver, now: datetime) -> Iterato
         )
 
 
-def _delivery(issuer: Issuer, receiver: str, delivery: Handed[Delivery]) -> Work:
+def _delivery(issuer: Issuer, receiver: str, delivery: Handed[Delivery], now: datetime) -> Work:
     """Return what is to be done about a delivery that is not confirmed."""
     last = delivery.record
     number = delivery.number
@@ -217,7 +232,8 @@ def _delivery(issuer: Issuer, receiver: str, delivery: Handed[Delivery]) -> Work
     if trouble is not None:
         since = trouble.failing_since
         note = f"Since {since:%Y-%m-%d %H:%M} UTC: {trouble.problem}"
-        return work._replace(kind=NOT_HANDED_OVER.name, since=since, note=note)
+        is_away = now - since >= REACHING
+        return work._replace(kind=NOT_HANDED_OVER.name, since=since, note=note, alert=is_away)
     if not delivery.is_done:
         note = "The command ended before all of its files were written."
         return work._replace(kind=NOT_HANDED_OVER.name, note=note)
@@ -247,65 +263,31 @@ def _late_receipts(context: IssuerContext, now: datetime) -> Iterator[Work]:
     )
 
 
-def alert_kinds() -> dict[str, AlertKind]:
-    """Return the kinds of alerts."""
-    return {
-        "issuer-not-told": AlertKind(
-            "The issuer was not told of an extract, or has not confirmed it",
-            "Acknowledge by hand, which says what stands in the way; ask for the receipt.",
-        ),
-        "links-not-taken": AlertKind(
-            "Links have not come to a receiver, or it has not confirmed them",
-            "Check the issuer, which says what stands in the way; ask the receiver. "
-            "It is tried again.",
-        ),
-    }
-
-
-def alerts(context: IssuerContext) -> Iterator[Cause]:
-    """Yield what is wrong with what is handed over."""
-    yield from _acknowledgement_causes(context)
-    yield from _delivery_causes(context)
-
-
-def _acknowledgement_causes(context: IssuerContext) -> Iterator[Cause]:
-    """Yield the extracts of which the issuer was not told, and a receipt that is late."""
+def news(context: IssuerContext, _failures: object = ()) -> Iterator[Work]:
+    """Yield the extracts of which the issuer was not told, and that nothing comes to it."""
     settings = acknowledging(context.issuer)
     if settings is None:
         return
     now = context.adapters.now()
     for run in not_told(context, now - TELLING):
-        yield Cause("issuer-not-told", run, f"{run}: the issuer was not told what became of it")
-    line = acknowledgements_to(context.issuer.issuer)
-    last = last_handed(context.adapters, line)
+        yield _untold(context, run, now, f"{run}: the issuer was not told what became of it.")
+    last = last_handed(context.adapters, acknowledgements_to(context.issuer.issuer))
     trouble = last.trouble if last is not None else None
     if trouble is not None and now - trouble.failing_since >= REACHING:
         since = f"since {trouble.failing_since:%Y-%m-%d %H:%M}"
-        text = f"what was told last has not come to the issuer {since}: {trouble.problem}"
-        yield Cause("issuer-not-told", "place", text)
-    late = late_receipt(context, line, settings, now)
-    if late is not None:
-        since = f"{late.record.at:%Y-%m-%d %H:%M}"
-        text = f"acknowledgements {late.first} to {late.last}: no receipt since {since}"
-        yield Cause("issuer-not-told", f"receipt-{late.first}", text)
+        text = f"What was told last has not come to the issuer {since}: {trouble.problem}"
+        yield _untold(context, "place", trouble.failing_since, text)
 
 
-def _delivery_causes(context: IssuerContext) -> Iterator[Cause]:
-    """Yield the receivers that have not got their last delivery, or not confirmed it in time."""
-    now = context.adapters.now()
-    stuck = dict(troubles(context))
-    for receiver, trouble in stuck.items():
-        if now - trouble.failing_since >= REACHING:
-            since = f"since {trouble.failing_since:%Y-%m-%d %H:%M}"
-            text = f"{receiver}: links have not come there {since}: {trouble.problem}"
-            yield Cause("links-not-taken", receiver, text)
-    for receiver, settings in receivers_in(context.issuer).items():
-        line = line_of(context.issuer.issuer, receiver)
-        late = late_receipt(context, line, settings, now)
-        if late is not None and receiver not in stuck:
-            since = f"{late.record.at:%Y-%m-%d %H:%M}"
-            text = f"{receiver}: no receipt of delivery {late.last} since {since}"
-            yield Cause("links-not-taken", receiver, text)
+def _untold(context: IssuerContext, name: str, since: datetime, text: str) -> Work:
+    return Work(
+        due=since,
+        kind=NOT_TOLD.name,
+        issuer=context.issuer.issuer,
+        since=since,
+        fields=(("name", name),),
+        note=text,
+    )
 
 
 class WithoutTableError(OperatorError):

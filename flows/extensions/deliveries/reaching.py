@@ -34,10 +34,10 @@ from flows.extensions.deliveries.receivers import confirm, receivers_of
 from flows.extensions.deliveries.settings import AFTER_INGEST, receivers_in, settings_of
 from flows.extensions.deliveries.webhook import Answer, announcer_of
 from flows.install import Scheduled
+from flows.operations.conditions import Event
 from flows.runs.context import IssuerContext
 from flows.runs.documents import parsed
 from flows.runs.identity import canonical
-from flows.runs.notices import Event
 from flows.runs.store import read, read_if_stored
 from schemas.issuer import Issuer
 

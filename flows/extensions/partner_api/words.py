@@ -11,9 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from flows.commands import on_first_use
 from flows.commands.result import Part, Table
 from flows.errors import CardlinkError, OperatorError, TryAgainError
 from flows.extensions.partner_api.causes import (
@@ -29,15 +28,11 @@ from flows.extensions.partner_api.funnel import REACHED
 from flows.extensions.partner_api.link_queries import ANSWERED, MESSAGES, Question
 from flows.extensions.partner_api.placements import stored_funnel
 from flows.extensions.partner_api.settings import ServiceSettings
+from flows.operations.conditions import Gauge
 from flows.reports.sections import Cell, Section, SectionTable
 from flows.reports.wording import day_and_time, percent
+from flows.runs.context import IssuerContext
 from flows.steps import counted
-
-with on_first_use():
-    from flows.operations import metrics
-
-if TYPE_CHECKING:
-    from flows.operations.metric_readings import Reading, Values
 
 Facts = Mapping[str, Any]
 
@@ -48,11 +43,11 @@ def sections(facts: Facts) -> Iterator[Section]:
         yield section(facts["funnel"])
 
 
-def gauges() -> list[metrics.Gauge]:
+def gauges() -> list[Gauge]:
     """Return how many cardholders reached a stage, and of how many that is not known."""
     return [
-        metrics.Gauge("cardholders_reached", "Cardholders who reached a stage.", "stage", reached),
-        metrics.Gauge("cardholders_unknown", "Cardholders of whom nobody knows.", "stage", unknown),
+        Gauge("cardholders_reached", "Cardholders who reached a stage.", "stage", reached),
+        Gauge("cardholders_unknown", "Cardholders of whom nobody knows.", "stage", unknown),
     ]
 
 
@@ -93,25 +88,24 @@ def _line_cells(line: Facts, key: str) -> list[Cell]:
     return [line[key], *(number_in_words(line, stage) for stage in REACHED)]
 
 
-def reached(reading: Reading) -> Values:
+def reached(context: IssuerContext) -> dict[str, float]:
     """Return how many cardholders reached each stage of which anything is known."""
     return {
         line["stage"]: line["cardholders"]
-        for line in _stages(reading)
+        for line in _stages(context)
         if line["cardholders"] is not None
     }
 
 
-def unknown(reading: Reading) -> Values:
+def unknown(context: IssuerContext) -> dict[str, float]:
     """Return of how many cardholders it is not known whether they reached a stage."""
     return {
         line["stage"]: sum(cause["cardholders"] for cause in line["unknown"])
-        for line in _stages(reading)
+        for line in _stages(context)
     }
 
 
-def _stages(reading: Reading) -> Sequence[Facts]:
-    context = reading.context
+def _stages(context: IssuerContext) -> Sequence[Facts]:
     funnel = stored_funnel(context.adapters, context.issuer.issuer)
     return funnel["stages"] if funnel else ()
 

@@ -39,7 +39,6 @@ from flows.extensions.deliveries.handover import HandedOverMeanwhileError, NotRe
 from flows.extensions.deliveries.receipts import late_receipt
 from flows.extensions.deliveries.settings import acknowledging
 from flows.extensions.privacy.erasure import OfRows, erase
-from flows.operations.alerts import current_alerts
 from flows.operations.purge import purge
 from flows.operations.remediation import dismiss
 from flows.reports.across import reconcile_runs
@@ -55,6 +54,7 @@ from tests.again import PANS, again
 from tests.builders import portal_rows
 from tests.extensions.deliveries.test_delivery import Killed, Mortal
 from tests.extensions.privacy.test_erasure import cleaner
+from tests.late import late
 from tests.memory import MemoryStore
 from tests.night import NOON, Bench, local_bench, made_once, moved_to, portal_csv
 from tests.storms import FailingStore
@@ -386,11 +386,13 @@ def test_a_receipt_that_is_late_is_an_alert_until_it_is_confirmed(tmp_path: Path
     acknowledge(bench.context)
     later = replace(bench, now=lambda: NOON + timedelta(hours=25))
 
-    late = [alert for alert in current_alerts(later.context) if alert.kind == "issuer-not-told"]
+    waiting = [
+        alert for alert in late(later.context) if alert.kind == "acknowledgements to confirm"
+    ]
     confirm(later.context, 1, "they have it")
-    then = [alert for alert in current_alerts(later.context) if alert.kind == "issuer-not-told"]
+    then = [alert for alert in late(later.context) if alert.kind == "acknowledgements to confirm"]
 
-    assert (["receipt-1"], []) == ([alert.subject for alert in late], then)
+    assert (["000001"], []) == ([alert.subject[-6:] for alert in waiting], then)
 
 
 def test_a_number_that_nobody_was_told_cannot_be_confirmed(tmp_path: Path) -> None:
@@ -459,14 +461,14 @@ def test_a_place_that_is_away_is_named_alerted_and_reached_once_it_is_back(tmp_p
     with pytest.raises(NotReachedError) as first:
         acknowledge(away)
     later = replace(bench, now=lambda: NOON + timedelta(hours=1))
-    alerted = [alert.subject for alert in current_alerts(later.context)]
+    alerted = [alert.subject for alert in late(later.context)]
 
     acknowledge(placed(later, tmp_path / "inbox"))
 
     assert f"{NOON:%Y-%m-%d %H:%M} UTC" == first.value.fields["since"]
     assert "place" in alerted
     assert ["000001"] == [path.name for path in (tmp_path / "inbox" / PREFIX).iterdir()]
-    assert "place" not in [alert.subject for alert in current_alerts(later.context)]
+    assert "place" not in [alert.subject for alert in late(later.context)]
 
 
 def test_a_late_receipt_is_a_line_of_the_worklist_with_the_number_to_confirm(

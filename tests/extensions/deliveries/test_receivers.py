@@ -55,7 +55,6 @@ from flows.extensions.deliveries.settings import Receiver
 from flows.extensions.deliveries.webhook import Webhook, WebhookSecretError
 from flows.extensions.governance.settings import FourEyes
 from flows.extensions.privacy.erasure import OfRows, erase, finish_erasures
-from flows.operations.alerts import current_alerts
 from flows.operations.break_decisions import close_break
 from flows.operations.giving_up import Which, give_up
 from flows.reports.across import reconcile_runs
@@ -66,6 +65,7 @@ from tests import keys
 from tests.builders import quick
 from tests.extensions.deliveries.test_delivery import Killed, Mortal, answer, bench_of, linked
 from tests.extensions.privacy.test_erasure import cleaner
+from tests.late import late
 from tests.night import BANK, NOON, Bench, issuer
 
 SECRET = "whsec_" + base64.b64encode(b"a secret of thirty-two bytes, ok").decode()
@@ -302,7 +302,7 @@ def test_a_receiver_that_is_down_for_two_nights_gets_everything_once_it_is_back(
         bench.now = lambda: NOON + timedelta(days=1)
         answer(bench, linked(1, "a"), linked(3, "c"), name="later.csv")
         second = everybody(reached(bench), at_once=False)
-        alerts = [alert for alert in current_alerts(reached(bench)) if "links" in alert.kind]
+        alerts = [alert for alert in late(reached(bench)) if alert.kind == "receivers to reach"]
         work = [line for line in worklist(bench) if line["kind"] == "receivers to reach"]
         webhook.status = 200
         bench.now = lambda: NOON + timedelta(days=2)
@@ -313,10 +313,10 @@ def test_a_receiver_that_is_down_for_two_nights_gets_everything_once_it_is_back(
         early,
     )
     assert ["the webhook answered 503", ""] == [each.problem for each in second]
-    assert ["down"] == [alert.subject for alert in alerts]
+    assert ["down 000002"] == [alert.subject for alert in alerts]
     assert ["cardlink deliver bank down"] == [line["first"] for line in work]
     assert ["bank.down.000001", "bank.down.000002", "bank.down.000002"] == webhook.ids
-    assert [] == [alert for alert in current_alerts(reached(bench)) if "links" in alert.kind]
+    assert [] == [alert for alert in late(reached(bench)) if alert.kind == "receivers to reach"]
     last = last_handed(bench.adapters, line_of(BANK, "down"))
     assert last is not None
     assert (2, NOON + timedelta(days=2)) == (last.number, last.row["taken_at"])

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from flows.errors import CardlinkError
+from flows.extensions.alerts.metrics import write_metrics
 from flows.extensions.partner_api.follow_links import follow_links
 from flows.extensions.partner_api.link_check import LinkCheck, check_links
 from flows.extensions.partner_api.service import (
@@ -21,7 +22,6 @@ from flows.extensions.partner_api.service import (
     UnauthorisedError,
 )
 from flows.extensions.partner_api.words import coverage, line_of
-from flows.operations.metrics import write_metrics
 from flows.reports.across import reconcile_runs
 from flows.runs.keys import reconciliation
 from tests.builders import quick

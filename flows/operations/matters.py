@@ -1,0 +1,147 @@
+"""The matters of an issuer: what has to be done or known, each with a number until it is over.
+
+What holds is derived (`flows.reports.survey`). Whoever looks compares it with the open rows of the
+table `matter`, and opens and ends them in one act. One that is past its time is an alert.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, Connection, func, select
+
+from flows.extensions import hooks
+from flows.operations.undecided_work import beside_runs
+from flows.reports.survey import survey
+from flows.reports.work import Line, Work
+from flows.reports.work_kinds import is_news
+from flows.runs.adapters import Adapters
+from flows.runs.context import IssuerContext
+from flows.runs.journal import Act, enter
+from flows.runs.stored_journal import refuse_other_journal
+from schemas.database import MATTER
+
+Place = tuple[str, str]  # kind and subject
+# a deployment whose last run failed or crashed, and the state that the orchestrator reports
+Failure = tuple[str, str]
+_COLUMNS = MATTER.c
+IS_OPEN = _COLUMNS.ended.is_(None)
+IS_LATE = _COLUMNS.late.is_not(None)
+IS_UNTOLD = IS_LATE & (
+    _COLUMNS.told.is_(None) | (_COLUMNS.ended.is_not(None) & _COLUMNS.end_told.is_(None))
+)
+
+
+class Matter(NamedTuple):
+    """A row of the table `matter`."""
+
+    number: int
+    kind: str
+    subject: str
+    run: str | None
+    since: datetime
+    text: str
+    late: datetime | None
+    told: datetime | None
+    ended: datetime | None
+    end_told: datetime | None
+
+    @property
+    def place(self) -> Place:
+        """By what it is known while it is open."""
+        return self.kind, self.subject
+
+
+def watch(context: IssuerContext, failures: Collection[Failure] = ()) -> list[Matter]:
+    """Bring an issuer's matters up to date, news too; return those of which people were not told.
+
+    That is that they are late, or that they are over. Killed in between, the next watch returns
+    the rest.
+    """
+    works = holding(context, failures)
+    refuse_other_journal(context.adapters, context.issuer.issuer)
+    follow(context.adapters, context.issuer.issuer, works, with_news=True)
+    return matters(context.adapters, context.issuer.issuer, IS_UNTOLD)
+
+
+def holding(context: IssuerContext, failures: Collection[Failure] = ()) -> list[Work]:
+    """Return what holds now, news too."""
+    news = [work for of_extension in hooks("news") for work in of_extension(context, failures)]
+    return [*news, *survey(context, beside=beside_runs()).work]
+
+
+def matters(adapters: Adapters, issuer: str, *which: ColumnElement[bool]) -> list[Matter]:
+    """Return the matters of an issuer of which all these hold, by number."""
+    with adapters.database.snapshot() as connection:
+        return read_matters(connection, issuer, *which)
+
+
+def follow(
+    adapters: Adapters, issuer: str, works: Iterable[Work], *, with_news: bool = False
+) -> dict[Place, Matter]:
+    """Open and end matters by what holds; return those that are open by kind and subject.
+
+    Without news, those that are open stay as they are.
+    """
+    holding: dict[Place, Work] = {}
+    for work in works:
+        holding.setdefault((work.kind, work.subject), work)
+    now = adapters.now()
+    standing = _open_by_place(matters(adapters, issuer, IS_OPEN))
+    if not _changes(standing, holding, now, with_news=with_news):
+        return standing
+
+    def act(act: Act) -> dict[Place, Matter]:
+        known = _open_by_place(read_matters(act.connection, issuer, IS_OPEN))
+        for place, values in _changes(known, holding, now, with_news=with_news).items():
+            _enter(act, place, known.get(place), values)
+        return _open_by_place(read_matters(act.connection, issuer, IS_OPEN))
+
+    return enter(adapters, issuer, "matters", act)
+
+
+def _changes(
+    standing: Mapping[Place, Matter],
+    holding: Mapping[Place, Work],
+    now: datetime,
+    *,
+    with_news: bool,
+) -> dict[Place, dict[str, Any]]:
+    """Return what is to be written by place: of what is new, of what is late now, of what is over.
+
+    >>> _changes({}, {}, datetime.min, with_news=True)
+    {}
+    """
+    changes: dict[Place, dict[str, Any]] = {}
+    for place, work in holding.items():
+        matter = standing.get(place)
+        if matter is None:
+            opened = {"since": work.since, "run": work.run or None, "text": Line((work,)).statement}
+            changes[place] = {**opened, "late": now if work.is_alert else None}
+        elif work.is_alert and matter.late is None:
+            changes[place] = {"late": now, "text": Line((work,)).statement}
+    for place in standing.keys() - holding.keys():
+        if with_news or not is_news(place[0]):
+            changes[place] = {"ended": now}
+    return changes
+
+
+def _enter(act: Act, place: Place, known: Matter | None, values: Mapping[str, Any]) -> None:
+    """Write a change of a matter; one that is new gets the issuer's next number."""
+    if known is not None:
+        act.update(MATTER, {"number": known.number}, **values)
+        return
+    last = select(func.max(_COLUMNS.number)).where(_COLUMNS.issuer == act.issuer)
+    number = (act.connection.execute(last).scalar() or 0) + 1
+    act.insert(MATTER, number=number, kind=place[0], subject=place[1], **values)
+
+
+def _open_by_place(open_matters: Iterable[Matter]) -> dict[Place, Matter]:
+    return {matter.place: matter for matter in open_matters}
+
+
+def read_matters(connection: Connection, issuer: str, *which: ColumnElement[bool]) -> list[Matter]:
+    """Return the same as an act sees them."""
+    columns = (_COLUMNS[name] for name in Matter._fields)
+    query = select(*columns).where(_COLUMNS.issuer == issuer, *which).order_by(_COLUMNS.number)
+    return [Matter(*row) for row in connection.execute(query)]
