@@ -21,7 +21,7 @@ from flows.runs.claim import claimed, clean_up, work_on
 from flows.runs.commits import OvertakenError, read_last_turn
 from flows.runs.context import IssuerContext
 from flows.runs.erased import erased_people
-from flows.runs.events import REFUSED, record_event
+from flows.runs.events import FOR_OPERATOR, REFUSED, record_event
 from flows.runs.identity import canonical, digest
 from flows.runs.keys import RunKeys
 from flows.runs.sealing import Sealer
@@ -225,7 +225,7 @@ def settings_now(issuer: Issuer) -> str:
 @contextmanager
 def _recording_refusal(context: IssuerContext, keys: RunKeys) -> Iterator[None]:
     """Record name and sentence of the error that refused a run in the run's history, under which
-    settings, and of an extract that is wrong what to do.
+    settings, and what to do where that is no decision.
     """
     try:
         yield
@@ -237,8 +237,10 @@ def _recording_refusal(context: IssuerContext, keys: RunKeys) -> Iterator[None]:
                 "sentence": error.what_happened.rstrip("."),
                 "under": settings_now(context.issuer),
             }
-            if isinstance(error, ExtractError):
+            if isinstance(error, ExtractError | OperatorError):
                 facts["then"] = error.what_next
+            if isinstance(error, OperatorError):
+                facts["who"] = FOR_OPERATOR
             record_event(context.adapters, keys, REFUSED, **facts)
         raise
 
