@@ -4,10 +4,11 @@ There is a reason beside each guess, and a question beside each doubt. Header na
 text, cells never. A guess without a question is one that header and values support together.
 """
 
+import tomllib
 from collections.abc import Iterator, Sequence
 from datetime import date
 from itertools import chain
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import polars as pl
 
@@ -39,6 +40,12 @@ class Draft(NamedTuple):
     above: tuple[str, ...] = ()
     proofs: tuple[Proof, ...] = ()
     alone: "Draft | None" = None
+
+    @property
+    def source(self) -> dict[str, Any]:
+        """The settings of [source], as a TOML has them."""
+        source: dict[str, Any] = tomllib.loads(self.toml)["source"]
+        return source
 
     @property
     def doubts(self) -> list[Guess]:

@@ -5,7 +5,6 @@ The hash total of a trailer is never shown: of one row it is a card number.
 
 import hashlib
 import re
-import tomllib
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
@@ -70,7 +69,7 @@ def _proof_of_sidecar(kind: str, file: Path) -> Proof:
 
 def _settings(draft: Draft, copybook: Copybook | None) -> SourceSettings:
     """Return the drafted settings, with the text of the copybook in place of its file's name."""
-    source = tomllib.loads(draft.toml)["source"]
+    source = draft.source
     if copybook is not None:
         source["copybook"] = copybook.text
     return source_settings().model_validate(source)
@@ -109,7 +108,7 @@ def _sum(rows: pl.DataFrame, digits: pl.Expr) -> int:
 
 def _with_stated(draft: Draft, settings: SourceSettings, summed: _Summed) -> Draft:
     """Return a draft with what trailer and header record state, where it is so."""
-    written = tomllib.loads(draft.toml)["source"]
+    written = draft.source
     if "segments" in written or not summed.rows:
         return draft
     fixed = settings.format == "fixed" or "copybook" in written
