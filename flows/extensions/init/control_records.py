@@ -116,12 +116,6 @@ def _is_total(stated: str, column_sum: int) -> bool:
     return is_long and (column_sum - int(stated)) % 10**digits == 0
 
 
-def _is_total(stated: str, column_sum: int) -> bool:
-    digits = min(len(stated), LONGEST)
-    is_long = len(stated.lstrip("0")) >= SHORTEST
-    return is_long and (column_sum - int(stated)) % 10**digits == 0
-
-
 # The last line
 
 
