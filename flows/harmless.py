@@ -28,7 +28,7 @@ numerals.
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import chain, groupby, zip_longest
 from typing import Final, NamedTuple
 
 from flows.harmless_tokens import (
@@ -73,6 +73,40 @@ def harmless(text: str, *, secret: bool = False) -> str:
     if about_cvv:
         judged = [mark(token.text) if token.is_code or token.is_id else token for token in judged]
     return " ".join(kept_text(judged, about_secret=about_secret).split())
+
+
+def known_text(text: str, known: Sequence[str]) -> str | None:
+    """Return what is kept of a text that is one of the `known`: these as they are, and what is
+    harmless in the place of each `{}`; None where it is none of them, or about a CVV.
+    """
+    for template in known:
+        varying = _varying(template, text[:READ])
+        if varying is None or speaks_of_cvv(text):
+            continue
+        kept = [harmless(part) for part in varying]
+        digits = sum(map(is_digit, _KEPT_MARK.sub("", "".join(kept))))
+        if digits > MOST_IN_CODES or have_cvv_together(kept):
+            kept = [harmless(part, secret=True) for part in varying]
+        pieces = zip_longest(template.split("{}"), kept, fillvalue="")
+        return " ".join("".join(chain.from_iterable(pieces)).split())
+    return None
+
+
+def _varying(template: str, text: str) -> list[str] | None:
+    """Return what a text has in the place of each `{}`; None where it is another text."""
+    first, *others = template.split("{}")
+    if not text.startswith(first):
+        return None
+    place = len(first)
+    parts = list[str]()
+    for number, constant in enumerate(others, 1):
+        is_last = number == len(others)
+        end = text.rfind(constant, place) if is_last else text.find(constant, place)
+        if end < 0:
+            return None
+        parts.append(text[place:end])
+        place = end + len(constant)
+    return parts if place == len(text) else None
 
 
 def kept_text(tokens: Iterable[Token], *, about_secret: bool) -> str:
