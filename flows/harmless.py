@@ -228,11 +228,11 @@ class _Beside(NamedTuple):
 def _is_in_name(word: str, sides: Sequence[_Beside], is_capital: bool, is_quoted: bool) -> bool:
     """Return whether a known word may be a part of a name where it is."""
     before, after = sides
+    is_beside = is_quoted or before.names_person or any(side.is_mark for side in sides)
     if not may_be_name(word):
-        return is_capital and word.istitle() and (before.joins or after.joins)
-    if is_capital and not (before.ends and after.word.islower()):
-        return True
-    return is_quoted or before.is_mark or after.is_mark or before.names_person
+        return is_capital and word.istitle() and any(side.joins for side in sides)
+    begins = before.ends and after.word.islower()
+    return is_beside or (is_capital and not begins)
 
 
 def _beside(tokens: Sequence[Token], places: Sequence[int], order: int, step: int) -> _Beside:
