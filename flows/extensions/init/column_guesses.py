@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import date
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Final
 
 from flows.extensions.init.column_signs import (
     BLIND,
@@ -18,6 +18,7 @@ from flows.extensions.init.column_signs import (
     NAME,
     NO_MATTER,
     SIGNS,
+    Candidate,
     are_headers,
     fit,
     is_house_number,
@@ -47,19 +48,6 @@ _COUNTRIES = {
     **dict.fromkeys("0123456789", places.US),
     **dict.fromkeys("ABCEGHJKLMNPRSTVXY", places.CANADA),
 }
-
-
-class Candidate(NamedTuple):
-    """A column that may be a portal column."""
-
-    fit: float  # of its header
-    share: float  # of its values that have the right shape
-    column: Column
-
-    @property
-    def rank(self) -> tuple[float, bool, float]:
-        """The sort key: the best is first."""
-        return -self.fit, not self.column.present, -round(self.share, 1)
 
 
 class ColumnGuesses:

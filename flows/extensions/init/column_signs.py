@@ -284,6 +284,19 @@ def share(column: Column, target: str, today: date) -> float:
     return float(is_optional and fit(column.heading, target) >= 1)
 
 
+class Candidate(NamedTuple):
+    """A column that may be a portal column."""
+
+    fit: float  # of its header
+    share: float  # of its values that have the right shape
+    column: Column
+
+    @property
+    def rank(self) -> tuple[float, bool, float]:
+        """The sort key: the best is first."""
+        return -self.fit, not self.column.present, -round(self.share, 1)
+
+
 def is_of_the_address(header: str) -> bool:
     """Return whether a header with a word for "primary" can speak of nothing but an address."""
     words = plain_words(header)
