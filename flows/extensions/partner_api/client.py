@@ -16,13 +16,6 @@ from urllib.parse import quote, urljoin, urlsplit
 import httpx
 
 from flows.errors import CardlinkError
-from flows.extensions.partner_api.card_link import (
-    HYDRATE_CARDHOLDER,
-    CardLink,
-    CardLinkRequest,
-    Refusal,
-)
-from flows.extensions.partner_api.jobs import CredentialRequest, JobMessage, JobRecord, Messages
 from flows.extensions.partner_api.profile import ID, Profile
 from flows.extensions.partner_api.responses import (
     LOST_PAGE,
@@ -41,6 +34,16 @@ from flows.extensions.partner_api.service import (
     LinkRequestError,
     NoSuchRecordError,
     StrangeAnswerError,
+)
+from flows.extensions.partner_api.service_objects import (
+    HYDRATE_CARDHOLDER,
+    CardLink,
+    CardLinkRequest,
+    CredentialRequest,
+    JobMessage,
+    JobRecord,
+    Messages,
+    Refusal,
 )
 from flows.extensions.partner_api.sessions import Credentials, auth_of, it_has
 from flows.extensions.partner_api.settings import ServiceSettings

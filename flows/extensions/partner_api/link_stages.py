@@ -13,7 +13,7 @@ from flows.book.stages import STAGES
 from flows.book.upkeep import BookOfRuns, tables
 from flows.database.bulk import read_frame
 from flows.extensions.partner_api.causes import REPORTS, SERVICE
-from flows.extensions.partner_api.jobs import BILLABLE
+from flows.extensions.partner_api.service_objects import BILLABLE
 from flows.extensions.partner_api.tables import PLACEMENT
 from flows.extensions.partner_api.transactions import reported
 from flows.runs.cards import ISSUE

@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple, Protocol
 import polars as pl
 
 from flows.errors import OperatorError
-from flows.extensions.partner_api.card_link import CardLink
 from flows.extensions.partner_api.job_records import best, jobs_of
 from flows.extensions.partner_api.placements import linked_rows, read_placements
+from flows.extensions.partner_api.service_objects import CardLink
 from flows.extensions.partner_api.settings import BY_CUID, ServiceSettings
 from flows.runs.stored_run import StoredRun
 from flows.steps import Option, Sentence, Slot, Step
@@ -108,7 +108,6 @@ class LinkRecords(Protocol):
 
     def card_link(self, link_id: str) -> CardLink:
         """Return a link's record, its card and cardholder with it."""
-        ...
 
 
 class CardReferences:

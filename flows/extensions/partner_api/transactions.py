@@ -6,7 +6,7 @@ import polars as pl
 from sqlalchemy import select
 
 from flows.database.bulk import read_frame
-from flows.extensions.partner_api.jobs import (
+from flows.extensions.partner_api.service_objects import (
     AUTHENTICATED,
     AUTHENTICATING,
     BILLABLE,
