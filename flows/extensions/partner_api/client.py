@@ -198,10 +198,7 @@ class ServiceClient:
         return messages_in(chain.from_iterable(pages)).requests
 
     def answer(self, job_id: str, envelope_id: str, answers: Mapping[str, str]) -> JobRecord | None:
-        """Answer a credential request (2.5) by updating its job.
-
-        Return the updated job if the response has it.
-        """
+        """Answer a credential request (2.5) by updating its job; return it if it comes back."""
         header = {self._settings.envelope_header: envelope_id}
         return self._update(job_id, answers, header)
 

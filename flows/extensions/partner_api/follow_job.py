@@ -69,10 +69,7 @@ class Clock(NamedTuple):
 
 
 class Followed(NamedTuple):
-    """How a job ended: `meaning` is for people; `answered` counts requests.
-
-    Nothing that was typed is kept.
-    """
+    """How a job ended: `meaning` is for people; `answered` counts requests."""
 
     job_id: str
     status: str
@@ -103,9 +100,7 @@ class JobProgress:
         self._silent = 0
 
     def missed(self, error: ServiceBusyError) -> None:
-        """Tolerate a service that does not respond for a while; raise the error of the tenth poll
-        in a row.
-        """
+        """Tolerate a service that does not respond for a while: nine polls in a row."""
         self._silent += 1
         if self._silent >= MOST_SILENT:
             raise error
@@ -236,8 +231,7 @@ def follow(
 
 
 def watch(jobs: Broadcasting, job_id: str, screen: Screen, clock: Clock) -> Followed:
-    """Show a job's progress until it ends; nothing is answered, and no other client misses a
-    message.
+    """Show a job's progress until it ends, without a message that another client would miss.
 
     Raises NoSuchRecordError, ServiceRefusedError where no channel is to be had, and
     ServiceBusyError after ten polls in a row without a response.

@@ -15,7 +15,6 @@ from itertools import chain, islice
 from typing import Any, Final, NamedTuple
 
 from flows.errors import CardlinkError, TryAgainError
-from flows.extensions.partner_api.card_guard import CardGuard, CardTakenError
 from flows.extensions.partner_api.link_plan import (
     LOST,
     NO_ANSWER,
@@ -37,7 +36,7 @@ from flows.extensions.partner_api.link_requests import (
     nothing_supplied,
     prepared_request,
 )
-from flows.extensions.partner_api.run_links import CardReferenceError
+from flows.extensions.partner_api.run_links import CardGuard, CardReferenceError, CardTakenError
 from flows.extensions.partner_api.service import (
     AnswerLostError,
     Linking,

@@ -17,9 +17,9 @@ from sqlalchemy import ColumnElement, Connection, and_, func, insert, or_, selec
 from flows.book.stored_book import delete_rows, replace_row
 from flows.database.bulk import read_frame
 from flows.extensions.partner_api.job_records import Placement, read_anew, reading_of
+from flows.extensions.partner_api.link_stages import POSITION, reported_rows
 from flows.extensions.partner_api.profile import Profile
 from flows.extensions.partner_api.tables import FUNNEL, PLACEMENT, REPORTED_ROW, SERVICE_MESSAGE
-from flows.extensions.partner_api.transactions import POSITION, reported_rows
 from flows.runs.adapters import Adapters
 from flows.runs.context import IssuerContext
 from flows.runs.erased import IDENTITY, Mention, People, Place, rows_of

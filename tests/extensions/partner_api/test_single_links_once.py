@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from flows.errors import CardlinkError
-from flows.extensions.partner_api.card_guard import CardTakenError
 from flows.extensions.partner_api.link_requests import SingleUnderWayError, Terms
 from flows.extensions.partner_api.linking import link_row, link_typed
+from flows.extensions.partner_api.run_links import CardTakenError
 from flows.extensions.partner_api.service import (
     AnswerLostError,
     ServiceBusyError,
