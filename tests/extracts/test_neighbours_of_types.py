@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, cast
 import polars as pl
 import pytest
 
-from flows.extensions.init import dialect, fixed_width, keys, record_types, trailer_guess
+from flows.extensions.init import control_records, dialect, fixed_width, keys, record_types
 from flows.extensions.init.guess import Guess
 from flows.extensions.init.keys import Key, Reading
 from flows.extensions.init.record_types import FIELD
@@ -70,9 +70,11 @@ def test_a_first_and_a_last_line_that_begin_like_no_other_are_no_rows(
     ("stated", "is_count"), [(80, False), (81, True), (100, True), (101, False)]
 )
 def test_a_trailer_may_count_records_that_span_lines(stated: int, is_count: bool) -> None:
-    count = trailer_guess._count(f"TRL,{stated}", 100, ",")
+    lines = Lines(["1,a"], f"TRL,{stated}", 101, True, Guess("encoding", "", ""))
+    trailer = control_records.guess_trailer(lines, 100, ",")
 
-    assert is_count == (count is not None)
+    assert trailer is not None
+    assert is_count == (trailer.key == "trailer")
 
 
 @pytest.mark.parametrize(("right", "are_cards"), [(9, False), (10, True)])

@@ -23,13 +23,12 @@ from flows.configuration import (
     with_texts,
 )
 from flows.errors import CardlinkError, OperatorError
-from flows.extensions.init import asking
 from flows.steps import FILE, Option, Sentence, Step
 from flows.wiring import begin_process, now, private_key, wire
 
 with on_first_use():
+    from flows.extensions.init import asking, proofs, record_sample, record_types, second_file
     from flows.extensions.init import draft as drafts
-    from flows.extensions.init import proofs, record_sample, record_types, second_file
     from flows.extracts import delivery, errors, opening, trailer
     from flows.runs import context as contexts
     from flows.runs import store as stores

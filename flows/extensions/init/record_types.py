@@ -17,12 +17,12 @@ from typing import Any, BinaryIO, Final, NamedTuple
 import polars as pl
 
 from flows.errors import CardlinkError
+from flows.extensions.init.control_records import guess_trailer
 from flows.extensions.init.draft import Draft, columns_of, draft_of
 from flows.extensions.init.fixed_width import Span, have_cards, type_spans
 from flows.extensions.init.guess import Guess, Sample
 from flows.extensions.init.keys import MOST_KEYS, OVERLAP, Cells, Key, Reading, keys_of, read_all
 from flows.extensions.init.sample import Lines, read_lines, records
-from flows.extensions.init.trailer_guess import guess_trailer
 from flows.extracts.decode import line_blocks
 from schemas.expressions import luhn_holds
 from schemas.issuer import source_settings

@@ -124,4 +124,4 @@ def _drafted(draft: Draft, pattern: str, join: Guess, reading: Reading) -> Draft
         if not guess.table and guess.key not in portal.columns()
     ]
     sample = Sample([*kept, join], columns_of(reading.first), named=True, last=draft.last)
-    return draft_of(sample, draft.today)._replace(proofs=draft.proofs, alone=draft)
+    return draft_of(sample, draft.today)._replace(alone=draft)
