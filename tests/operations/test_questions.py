@@ -115,7 +115,7 @@ def test_a_line_that_was_asked_about_begins_with_the_answer_until_there_is_somet
 
     assert ("questions", "send again", "") == before["errors to ask about"]
     assert ("answers", "ask again", "The") == asked["errors to ask about"]
-    assert ("ingest", "ask", "The") == asked["break RESULT_SHORT"]
+    assert ("answers", "ask again", "The") == asked["break RESULT_SHORT"]
     assert [1, 1] == repeated
     assert before["errors to ask about"] == asking()["errors to ask about"]
 
