@@ -297,6 +297,20 @@ def test_an_answer_that_may_not_take_effect_yet_is_kept_until_an_ingest_may_deci
     assert ["rows decided lost, to send again"] == kinds
 
 
+def test_an_overdue_result_waits_for_the_partner_once_its_first_step_was_pasted(
+    bank: Bench, tmp_path: Path
+) -> None:
+    three_days_old(bank)
+    [before] = told(tmp_path, "worklist", "bank")["worklist"]
+
+    cardlink(tmp_path, *before["first"].replace('"FILE"', str(tmp_path / "ask.csv")).split()[1:])
+    [after] = told(tmp_path, "worklist", "bank")["worklist"]
+
+    assert ("results overdue", "operator") == (before["kind"], before["who"])
+    assert ("results overdue", "partner") == (after["kind"], after["who"])
+    assert after["first"].startswith("cardlink answers ")
+
+
 @pytest.mark.slow
 def test_a_kept_answer_is_dropped_once_a_result_came(bank: Bench, tmp_path: Path) -> None:
     run = three_days_old(bank)
