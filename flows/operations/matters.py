@@ -4,12 +4,13 @@ What holds is derived (`flows.reports.survey`). Whoever looks compares it with t
 table `matter`, and opens and ends them in one act. One that is past its time is an alert.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, func, select
 
+from flows.errors import CardlinkError
 from flows.extensions import hooks
 from flows.operations.undecided_work import beside_runs
 from flows.reports.survey import survey
@@ -45,6 +46,7 @@ class Matter(NamedTuple):
     told: datetime | None
     ended: datetime | None
     end_told: datetime | None
+    shown: dict[str, Any] | None
 
     @property
     def place(self) -> Place:
@@ -76,54 +78,83 @@ def matters(adapters: Adapters, issuer: str, *which: ColumnElement[bool]) -> lis
         return read_matters(connection, issuer, *which)
 
 
+def numbered(context: IssuerContext, works: Sequence[Work]) -> list[Work]:
+    """Return work that is shown to a person, with the number of each matter.
+
+    What has none gets one; where nothing can be written, it stays without.
+    """
+    adapters, issuer = context.adapters, context.issuer.issuer
+    try:
+        refuse_other_journal(adapters, issuer)
+        known = follow(adapters, issuer, works, is_shown=True)
+    except CardlinkError:
+        known = _open_by_place(matters(adapters, issuer, IS_OPEN))
+    numbers = {place: matter.number for place, matter in known.items()}
+    return [work._replace(number=numbers.get((work.kind, work.subject), 0)) for work in works]
+
+
 def follow(
-    adapters: Adapters, issuer: str, works: Iterable[Work], *, with_news: bool = False
+    adapters: Adapters,
+    issuer: str,
+    works: Iterable[Work],
+    *,
+    with_news: bool = False,
+    is_shown: bool = False,
 ) -> dict[Place, Matter]:
     """Open and end matters by what holds; return those that are open by kind and subject.
 
-    Without news, those that are open stay as they are.
+    Without news, those that are open stay as they are. `is_shown`: to a person.
     """
     holding: dict[Place, Work] = {}
     for work in works:
         holding.setdefault((work.kind, work.subject), work)
-    now = adapters.now()
+    looked = _Look(holding, adapters.now(), with_news=with_news, is_shown=is_shown)
     standing = _open_by_place(matters(adapters, issuer, IS_OPEN))
-    if not _changes(standing, holding, now, with_news=with_news):
+    if not looked.changes(standing):
         return standing
 
     def act(act: Act) -> dict[Place, Matter]:
         known = _open_by_place(read_matters(act.connection, issuer, IS_OPEN))
-        for place, values in _changes(known, holding, now, with_news=with_news).items():
+        for place, values in looked.changes(known).items():
             _enter(act, place, known.get(place), values)
         return _open_by_place(read_matters(act.connection, issuer, IS_OPEN))
 
     return enter(adapters, issuer, "matters", act)
 
 
-def _changes(
-    standing: Mapping[Place, Matter],
-    holding: Mapping[Place, Work],
-    now: datetime,
-    *,
-    with_news: bool,
-) -> dict[Place, dict[str, Any]]:
-    """Return what is to be written by place: of what is new, of what is late now, of what is over.
+class _Look(NamedTuple):
+    """What somebody saw who looked: what holds, when, and whether news too and for a person."""
 
-    >>> _changes({}, {}, datetime.min, with_news=True)
-    {}
-    """
-    changes: dict[Place, dict[str, Any]] = {}
-    for place, work in holding.items():
-        matter = standing.get(place)
+    holding: Mapping[Place, Work]
+    now: datetime
+    with_news: bool = True
+    is_shown: bool = False
+
+    def changes(self, standing: Mapping[Place, Matter]) -> dict[Place, dict[str, Any]]:
+        """Return what is to be written by place: of what is new, late now, shown, or over.
+
+        >>> _Look({}, datetime.min).changes({})
+        {}
+        """
+        changes = {
+            place: self._change(work, standing.get(place)) for place, work in self.holding.items()
+        }
+        for place in standing.keys() - self.holding.keys():
+            if self.with_news or not is_news(place[0]):
+                changes[place] = {"ended": self.now}
+        return {place: values for place, values in changes.items() if values}
+
+    def _change(self, work: Work, matter: Matter | None) -> dict[str, Any]:
+        values: dict[str, Any] = {}
         if matter is None:
-            opened = {"since": work.since, "run": work.run or None, "text": Line((work,)).statement}
-            changes[place] = {**opened, "late": now if work.is_alert else None}
-        elif work.is_alert and matter.late is None:
-            changes[place] = {"late": now, "text": Line((work,)).statement}
-    for place in standing.keys() - holding.keys():
-        if with_news or not is_news(place[0]):
-            changes[place] = {"ended": now}
-    return changes
+            values = {"since": work.since, "run": work.run or None}
+        if work.is_alert and (matter is None or matter.late is None):
+            values["late"] = self.now
+        if values:
+            values["text"] = Line((work,)).statement
+        if self.is_shown and (matter is None or matter.shown != work.shown):
+            values["shown"] = work.shown
+        return values
 
 
 def _enter(act: Act, place: Place, known: Matter | None, values: Mapping[str, Any]) -> None:

@@ -42,11 +42,22 @@ class Choice(NamedTuple):
     widest: Literal["chunk", "run", "issuer", "issuers"] = "issuers"
     # only about what is late: where all of its work is, any of it, or some beside some that is not
     late: Literal["", "all", "any", "mixed"] = ""
+    does: Step | None = None  # what its command carries out, where it is by number
+
+    @property
+    def label(self) -> str:
+        """Its name as a command takes it."""
+        return self.name.replace(" ", "-")
 
     @property
     def facts(self) -> dict[str, str]:
         """The choice as plain facts."""
-        return {"decision": self.name, "effect": str(self.effect), "command": str(self.command)}
+        return {
+            "decision": self.name,
+            "effect": str(self.effect),
+            "command": str(self.command),
+            "does": str(self.does or self.command),
+        }
 
     def __str__(self) -> str:
         return f"{self.name}: {self.command}"
