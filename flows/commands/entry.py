@@ -285,7 +285,6 @@ def entry(
 ) -> Callable[[Callable[Concatenate[Context, P], Result]], Entry[P]]:
     """Make an entry of a function; `form` is its Prefect form, or a sentence why it has none."""
 
-
     def of_function(run: Callable[Concatenate[Context, P], Result]) -> Entry[P]:
         made = Entry(name, run, form, acts or {}, records, decides, ungoverned)
         _BY_NAME[name] = made
@@ -296,7 +295,8 @@ def entry(
 
 def entry_named(name: str) -> Entry[...]:
     """Return an entry whose module is imported, as the registry imports all."""
-    return _BY_NAME[name]
+    known: Entry[...] = _BY_NAME[name]
+    return known
 
 
 def entries_of(*modules: ModuleType) -> list[Entry[...]]:

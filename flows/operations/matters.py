@@ -5,9 +5,11 @@ table `matter`, and opens and ends them in one act. One that is past its time is
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, NamedTuple
 
+import polars as pl
 from sqlalchemy import ColumnElement, Connection, func, select
 
 from flows.errors import CardlinkError
@@ -20,7 +22,7 @@ from flows.runs.adapters import Adapters
 from flows.runs.context import IssuerContext
 from flows.runs.journal import Act, enter
 from flows.runs.stored_journal import refuse_other_journal
-from schemas.database import MATTER
+from schemas.database import ATTEMPT, MATTER, RUN
 
 Place = tuple[str, str]  # kind and subject
 # a deployment whose last run failed or crashed, and the state that the orchestrator reports
@@ -84,13 +86,21 @@ def numbered(context: IssuerContext, works: Sequence[Work]) -> list[Work]:
     What has none gets one; where nothing can be written, it stays without.
     """
     adapters, issuer = context.adapters, context.issuer.issuer
-    try:
+    with suppress(CardlinkError):
         refuse_other_journal(adapters, issuer)
-        known = follow(adapters, issuer, works, is_shown=True)
-    except CardlinkError:
-        known = _open_by_place(matters(adapters, issuer, IS_OPEN))
-    numbers = {place: matter.number for place, matter in known.items()}
+        follow(adapters, issuer, works, is_shown=True)
+    return with_numbers(adapters, issuer, works)
+
+
+def with_numbers(adapters: Adapters, issuer: str, works: Iterable[Work]) -> list[Work]:
+    """Return work with the numbers of the matters that are open."""
+    numbers = {matter.place: matter.number for matter in matters(adapters, issuer, IS_OPEN)}
     return [work._replace(number=numbers.get((work.kind, work.subject), 0)) for work in works]
+
+
+def by_numbers(adapters: Adapters, issuer: str, numbers: Collection[int]) -> list[Matter]:
+    """Return the matters of these numbers, also those that are over."""
+    return matters(adapters, issuer, _COLUMNS.number.in_(numbers))
 
 
 def follow(
@@ -155,6 +165,29 @@ class _Look(NamedTuple):
         if self.is_shown and (matter is None or matter.shown != work.shown):
             values["shown"] = work.shown
         return values
+
+
+def rows_of(adapters: Adapters, work: Work, lacking: pl.DataFrame) -> list[int]:
+    """Return the numbers of the rows that a matter is about, as far as its run has rows of it.
+
+    `lacking`: the cards without a link (`flows.reports.unlinked.unlinked`).
+    """
+    row = ATTEMPT.c
+    turn = select(RUN.c.turn).where(RUN.c.issuer == work.issuer, RUN.c.run == work.run)
+    query = select(row.row, row.cuid).where(
+        row.issuer == work.issuer, row.turn == turn.scalar_subquery(), row.row.is_not(None)
+    )
+    if work.chunk:
+        query = query.where(row.chunk == work.chunk, row.state == "awaiting")
+    elif work.codes:
+        query = query.where(row.reason.in_(work.codes))
+    else:
+        return []
+    own = lacking.filter(pl.col("run") == work.run, pl.col("reason").is_in(sorted(work.codes)))
+    cuids = set(own["cuid"])
+    with adapters.database.snapshot() as connection:
+        rows = connection.execute(query.order_by(row.row)).all()
+    return [number for number, cuid in rows if work.chunk or cuid in cuids]
 
 
 def _enter(act: Act, place: Place, known: Matter | None, values: Mapping[str, Any]) -> None:

@@ -55,7 +55,9 @@ class Work(NamedTuple):
     def shown(self) -> dict[str, Any]:
         """What a decision by number is about: it is refused where this changed since."""
         fields = dict(self.fields)
-        decided = {name: fields[name] for name in ("closed", "gate") if name in fields}
+        decided: dict[str, Any] = {
+            name: fields[name] for name in ("closed", "gate") if name in fields
+        }
         return {"rows": self.rows, "reasons": sorted(self.codes), **decided}
 
     @property
