@@ -213,7 +213,7 @@ def _refuse_changed(known: _Known, work: works.Work) -> None:
         difference = "it was not shown yet"
     else:
         parts = [
-            f"{name} {_plain(before.get(name))} when it was shown, {_plain(after.get(name))} now"
+            f"{name}: {_plain(before.get(name))} when it was shown, {_plain(after.get(name))} now"
             for name in sorted(before.keys() | after.keys())
             if before.get(name) != after.get(name)
         ]
