@@ -24,6 +24,7 @@ with on_first_use():
     from flows.reports import work as works
     from flows.reports import work_kinds as kinds
     from flows.runs import context as contexts
+    from flows.runs import errors
 
 MOST = 40  # ranges of row numbers that are shown
 
@@ -41,15 +42,6 @@ Numbers = Annotated[
 ChoiceName = Annotated[str, Field(pattern=r"[A-Za-z][A-Za-z-]*")]
 
 
-class NoMatterError(OperatorError):
-    """No matter of that number is open, or the number was never given."""
-
-    message = "{issuer} has no open matter {numbers}: {why}. Nothing was done."
-    next_step = Sentence(
-        "{worklist} has those that are open.", worklist=Step("worklist", Slot("issuer"))
-    )
-
-
 class ChangedMatterError(OperatorError):
     """What a matter is about is not what was shown last."""
 
@@ -57,24 +49,6 @@ class ChangedMatterError(OperatorError):
     next_step = Sentence(
         "Look again, then decide: {show}", show=Step("show", Slot("issuer"), Slot("number"))
     )
-
-
-class NoChoiceError(OperatorError):
-    """A matter does not have this choice now."""
-
-    message = (
-        "{issuer} {numbers} cannot be decided by {choice!r}; what can be chosen now: {choices}."
-    )
-    next_step = Sentence(
-        "{show} says what each does.", show=Step("show", Slot("issuer"), Slot("number"))
-    )
-
-
-class MoreNeededError(OperatorError):
-    """A choice whose command needs more than a reason."""
-
-    message = "{choice!r} needs more than a reason: {needed}. Nothing was done."
-    next_step = "Give its own command: {command}"
 
 
 class _Known(NamedTuple):
@@ -90,21 +64,23 @@ class _Known(NamedTuple):
         return self.context.issuer.issuer
 
     def by_number(self, number: int) -> works.Work:
-        """Return the work of an open matter; NoMatterError."""
+        """Return the work of an open matter; NotFoundError."""
         matter = self.matters.get(number)
         found = [work for work in self.listed if work.number == number]
         if found:
             return found[0]
-        if matter is None:
-            why = "no matter has that number"
-        elif matter.ended is None and kinds.is_news(matter.kind):
-            why = "there is nothing to decide about it"
-        else:
-            why = "it is over"
-        raise NoMatterError(issuer=self.issuer, numbers=number, why=why)
+        what = f"open matter {number}"
+        if matter is not None:
+            is_news = matter.ended is None and kinds.is_news(matter.kind)
+            what += ": there is nothing to decide about it" if is_news else ": it is over"
+        raise _absent(self.issuer, what, Step("worklist", self.issuer))
 
 
-@entry("show", form=Form("show", "show {issuer} {number}", actor="none"))
+def _absent(place: str, what: str, command: Step) -> errors.NotFoundError:
+    return errors.NotFoundError(place=place, what=what, command=command)
+
+
+@entry("show", form=Form("matter", "matter {issuer} {number}", actor="none"))
 def show(context: Context, issuer: OneIssuer, number: Number) -> Result:
     """Show all about one matter of the worklist: what, why, its first step, and what can be chosen.
 
@@ -182,7 +158,7 @@ def decide(
     for work in selected:
         _refuse_changed(known, work)
     steps = _commands(known, selected, choice)
-    results = [_carried_out(context, step, choice, reason, dry_run=dry_run) for step in steps]
+    results = [_carried_out(context, step, reason, dry_run=dry_run) for step in steps]
     together = of_several(list(zip(map(str, steps), results, strict=True)), {})
     facts = {
         "issuer": issuer,
@@ -228,7 +204,7 @@ def _plain(value: Any) -> str:
 def _commands(known: _Known, selected: Sequence[works.Work], choice: str) -> list[Step]:
     """Return the commands that carry out a choice: one for all of a line, else one for each matter.
 
-    NoChoiceError.
+    NotFoundError.
     """
     numbers = {work.number for work in selected}
     whole = [line for line in works.lines(known.listed) if numbers.issuperset(_numbers_of(line))]
@@ -240,14 +216,10 @@ def _commands(known: _Known, selected: Sequence[works.Work], choice: str) -> lis
         singles = [works.Line((work,)) for work in part.works]
         of_each = [own] if own is not None else [_offered(single, choice) for single in singles]
         if None in of_each:
-            labels = [each.label for each in part.choices]
-            raise NoChoiceError(
-                issuer=known.issuer,
-                numbers=works.in_ranges(sorted(numbers)),
-                number=part.works[0].number,
-                choice=choice,
-                choices=", ".join(labels) or "nothing",
-            )
+            place = f"{known.issuer} {works.in_ranges(sorted(numbers))}"
+            labels = ", ".join(each.label for each in part.choices if each.needs_reason_alone)
+            what = f"choice {choice!r} now; it has {labels or 'none'}"
+            raise _absent(place, what, Step("show", known.issuer, part.works[0].number))
         steps += filter(None, of_each)
     return steps
 
@@ -257,16 +229,15 @@ def _numbers_of(line: works.Line) -> set[int]:
 
 
 def _offered(line: works.Line, choice: str) -> Step | None:
-    steps = (each.command for each in line.choices if choice in (each.label, each.name))
-    return next(steps, None)
+    """Return the command of a choice, None where it cannot be made by number."""
+    choices = [each for each in line.choices if each.needs_reason_alone]
+    return next((each.command for each in choices if choice in (each.label, each.name)), None)
 
 
-def _carried_out(
-    context: Context, step: Step, choice: str, reason: str, *, dry_run: bool
-) -> Result:
+def _carried_out(context: Context, step: Step, reason: str, *, dry_run: bool) -> Result:
     """Carry out a command for a reason; one that has to be rehearsed first, after its dry run."""
     command = entry_named(step.entry)
-    values = _values(step, choice, reason)
+    values = _values(step, reason)
     if dry_run and not command.has_parameter("dry_run"):
         return Result({"dry_run": True}, [Sentence("dry run: {step:bare}", step=step)])
     if not values.get("dry_run") or dry_run:
@@ -275,15 +246,12 @@ def _carried_out(
     following = rehearsed.next_step
     if following is None or following.entry != step.entry:
         return rehearsed
-    return command(context, **_values(following, choice, reason))
+    return command(context, **_values(following, reason))
 
 
-def _values(step: Step, choice: str, reason: str) -> dict[str, Any]:
+def _values(step: Step, reason: str) -> dict[str, Any]:
     """Return the values of a command, with the reason in the place of a word for it."""
     values = entry_named(step.entry).values_of(step)
-    if isinstance(values.get("reason"), Placeholder):
-        values["reason"] = reason
-    left = [name for name, value in values.items() if isinstance(value, Placeholder)]
-    if left:
-        raise MoreNeededError(choice=choice, needed=", ".join(left), command=step)
-    return values
+    return {
+        name: reason if isinstance(value, Placeholder) else value for name, value in values.items()
+    }

@@ -116,7 +116,7 @@ def follow(
     Without news, those that are open stay as they are. `is_shown`: to a person.
     """
     holding: dict[Place, Work] = {}
-    for work in works:
+    for work in sorted(works, key=lambda work: (work.due, work.kind, work.subject)):
         holding.setdefault((work.kind, work.subject), work)
     looked = _Look(holding, adapters.now(), with_news=with_news, is_shown=is_shown)
     standing = _open_by_place(matters(adapters, issuer, IS_OPEN))

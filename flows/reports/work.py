@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from flows.reports.ages import duration
 from flows.reports.work_kinds import Choice, Kind, kind_named, once_asked
-from flows.steps import PLACEHOLDERS, RECEIPT, WHY, Step, counted
+from flows.steps import PLACEHOLDERS, Step, counted
 
 DAY = timedelta(days=1)
 
@@ -221,7 +221,7 @@ class Line(NamedTuple):
 
     def _by_number(self, choice: Choice) -> Choice:
         words = choice.command.placeholders
-        if not self.numbers or not {*words} <= {WHY.name, RECEIPT.name}:
+        if not self.numbers or not choice.needs_reason_alone:
             return choice
         reason = PLACEHOLDERS[words[0]] if words else None
         step = Step("decide", self.issuer, self.numbers, choice.label, reason=reason)

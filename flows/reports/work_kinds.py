@@ -15,7 +15,7 @@ from itertools import chain
 from typing import Final, Literal, NamedTuple
 
 from flows.extensions import hooks
-from flows.steps import CUID, EXTRACT, FILE, FOLDER, WHY, Slot, Step, Text
+from flows.steps import CUID, EXTRACT, FILE, FOLDER, RECEIPT, WHY, Slot, Step, Text
 from schemas import breaks
 from schemas.breaks import DECISIONS, KINDS, LOST, RESULT_SHORT
 from schemas.reasons import ABSENT, GONE, LINK_ENDED, UNFIT
@@ -48,6 +48,11 @@ class Choice(NamedTuple):
     def label(self) -> str:
         """Its name as a command takes it."""
         return self.name.replace(" ", "-")
+
+    @property
+    def needs_reason_alone(self) -> bool:
+        """Whether its command needs nothing more of a person, so that it can be made by number."""
+        return {*self.command.placeholders} <= {WHY.name, RECEIPT.name}
 
     @property
     def facts(self) -> dict[str, str]:

@@ -86,8 +86,8 @@ def test_what_was_not_shown_cannot_be_decided_and_what_cannot_be_chosen_is_said(
     unknown = cardlink(tmp_path, "decide", "bank", "7", "give-up", *WHY)
     strange = cardlink(tmp_path, "decide", "bank", "1", "abandon", *WHY)
 
-    assert "no matter has that number" in unknown.stderr
-    assert "bank 1 has no choice 'abandon'; what can be chosen now: give-up" in strange.stderr
+    assert "bank has no open matter 7." in unknown.stderr
+    assert "bank 1 has no choice 'abandon' now; it has give-up." in strange.stderr
 
 
 def test_a_database_that_may_not_be_written_still_lists(
@@ -96,7 +96,7 @@ def test_a_database_that_may_not_be_written_still_lists(
     refused_rows(bank, "bank-20261120.csv", "a", "b")
 
     def refused(*_: object, **__: object) -> None:
-        raise DatabaseDeniedError(place="here")
+        raise DatabaseDeniedError(place="here", code="42501")
 
     monkeypatch.setattr("flows.operations.matters.enter", refused)
     line = work(tmp_path)["rows to correct"]

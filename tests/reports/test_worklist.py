@@ -139,7 +139,7 @@ def test_reconcile_writes_the_worklist_as_page_workbook_and_csv(
     assert [f'cardlink upload {run} {chunk} --to "FOLDER"' for chunk in (1, 2)] == [
         *listed["first"]
     ]
-    for text in (f'upload {run} --to "FOLDER"', f'outbox hold {run} 1 2 --reason "WHY"'):
+    for text in (f'upload {run} --to "FOLDER"', 'decide bank 1-2 hold-back --reason "WHY"'):
         assert f"cardlink {text}" in page
     assert openpyxl.load_workbook(BytesIO(book)).sheetnames[0] == "Worklist"
 
