@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flows.errors import CardlinkError, OperatorError
+from flows.extensions import hooks
 from flows.redaction import redact
 from flows.steps import Option, Sentence, Slot, Step
 
@@ -147,7 +148,7 @@ def load_issuer(
         _require_toml(file, folder, name)
     content, text = read_toml(file)
     content |= _with_lookups({"columns": content.get("columns", {})}, folder)
-    content |= _with_copybooks(content, folder)
+    content = with_texts(content, folder)
     issuer: Issuer | None = None
     mistakes: list[str] = []
     try:
@@ -193,27 +194,11 @@ def _with_lookups(value: Any, folder: Path) -> Any:
     return filled
 
 
-def _with_copybooks(content: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Return the tables that name a copybook, with its text in place of the file's name."""
-    source = _with_copybook(content.get("source"), "source", folder)
-    if isinstance(source, dict) and "join" in source:
-        source["join"] = _with_copybook(source["join"], "source.join", folder)
-    return {} if source is None else {"source": source}
-
-
-def _with_copybook(table: Any, name: str, folder: Path) -> Any:
-    if not isinstance(table, dict):
-        return table
-    if not isinstance(table.get("copybook"), str):
-        return dict(table)
-    content = read_file(folder / table["copybook"], f"the copybook of [{name}]")
-    return {**table, "copybook": copybook_text(content)}
-
-
-def copybook_text(content: bytes) -> str:
-    """Return a copybook as the settings hold it: its lines, whatever ends them."""
-    lines = content.decode("utf-8", "replace").splitlines()
-    return "".join(f"{line}\n" for line in lines)
+def with_texts(content: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the content of a TOML with the text of files that extensions' settings name."""
+    for with_files in hooks("with_files"):
+        content = with_files(content, folder)
+    return content
 
 
 def _read_lookup(file: Path) -> dict[str, str]:

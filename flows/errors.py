@@ -16,6 +16,7 @@ is a `Sentence` (`flows.steps`), so that a form can put them in its own words.
 
 import errno
 import os
+import resource
 import traceback
 from collections.abc import Callable
 from functools import partial, wraps
@@ -170,6 +171,14 @@ LIMITS = (
 )
 
 
+def reason_of(number: int) -> str:
+    """Return which limit an error number of the system is about."""
+    largest, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if number == errno.EFBIG and largest != resource.RLIM_INFINITY:
+        return f"no file may have more than {largest:,} bytes (ulimit -f)"
+    return os.strerror(number).lower()
+
+
 def translated(place: str, error: BaseException) -> CardlinkError:
     """Return our error for any one, without its text: itself, the limit that was met, or an error
     of our own.
@@ -178,7 +187,7 @@ def translated(place: str, error: BaseException) -> CardlinkError:
         return error
     number = errno.ENOMEM if isinstance(error, MemoryError) else getattr(error, "errno", 0)
     if number in LIMITS:
-        return LimitError(place=place, reason=os.strerror(number).lower())
+        return LimitError(place=place, reason=reason_of(number))
     if isinstance(error, RuntimeError) and "start new thread" in str(error):
         return LimitError(place=place, reason="no thread could be started (ulimit -u or -v)")
     return BugError(place=place, kind=kind_and_place(error))

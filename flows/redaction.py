@@ -60,6 +60,11 @@ _NAMED_CVV = re.compile(
     rf"[^0-9a-z]{{1,12}}[a-z]{{0,12}}{_CVV}(?![a-z]|_?hash|\.[a-z])",
     re.IGNORECASE,
 )
+# a name of a CVV with nothing but words behind it, all in one
+_NAME_ALONE = re.compile(
+    rf"(?:card)?(?:cv[vcnd]|csc|cid|{CVV_NAMES})(?:{_CVV_SENTENCE_WORDS.removesuffix('(?![a-z])')})*",
+    re.IGNORECASE,
+)
 _HEX_RUN = re.compile(r"(?<![0-9A-Za-z])[0-9A-Fa-f]{32}")
 _LONG_NUMBER = re.compile(number_shape(FEWEST_DIGITS))
 
@@ -93,7 +98,8 @@ def shown(text: str) -> str:
 def shows_secret(text: str) -> bool:
     """Return whether a text has a CVV that it names, the hash of any, or a secret, in any spelling.
 
-    A secret as short as a CVV may be in any identifier by chance, and does not count.
+    In an identifier, a secret as short as a CVV may be by chance, and does not count; nor does a
+    name of one that goes on with other letters, three digits and letters (`cvCUGbDf783kB3`).
     """
     return any(_has_secret(reading.text) for reading in readings(text))
 
@@ -102,7 +108,18 @@ def _has_secret(text: str) -> bool:
     long_secrets = (secret for secret in _SECRETS if len(secret) > _LONGEST_CVV)
     if any(_pattern(secret).search(text) for secret in long_secrets):
         return True
-    return next(_cvv_spans(text), None) is not None
+    by_chance = {match.span("after") for match in _NAMED_CVV.finditer(text) if _is_chance(match)}
+    return not by_chance.issuperset(_cvv_spans(text))
+
+
+def _is_chance(named: re.Match[str]) -> bool:
+    """Return whether name and digits of a CVV are in the middle of an identifier."""
+    if named["after"] is None:
+        return False
+    start, end = named.span("after")
+    head = named.string[named.start() : start]
+    goes_on = named.string[end : end + 1].isalpha()
+    return goes_on and head.isalpha() and not _NAME_ALONE.fullmatch(head)
 
 
 def spare(link: str) -> None:

@@ -106,6 +106,7 @@ class Governing:
 
 
 _PERSON: ContextVar[str] = ContextVar("person", default="")
+_COMMAND: ContextVar[str] = ContextVar("command", default="")
 _GOVERNING: ContextVar[Governing | None] = ContextVar("governing", default=None)
 OTHERS_CURVES = ("Curve25519", "P-256", "P-384", "P-521")  # of keys that others give us
 # what the older and what the newer UI of Prefect read of an address, and both
@@ -339,7 +340,8 @@ def edges(issuer: Issuer, folder: Path) -> Adapters:
     connections = PUBLISHERS // 2 if _is_s3(issuer) else LOCAL_CONNECTIONS
     store = open_store(issuer, folder)
     database = open_database(folder)
-    return audited(Adapters(store, now, actor(), database, connections, prover(issuer)))
+    proving = prover(issuer)
+    return audited(Adapters(store, now, actor(), database, connections, proving, _COMMAND.get()))
 
 
 def prover(issuer: Issuer) -> Prover:
@@ -424,6 +426,16 @@ def acting(who: str) -> Iterator[None]:
         yield
     finally:
         _PERSON.reset(token)
+
+
+@contextmanager
+def deciding(command: str) -> Iterator[None]:
+    """Let everything that is decided meanwhile say that this command line decided it."""
+    token = _COMMAND.set(command)
+    try:
+        yield
+    finally:
+        _COMMAND.reset(token)
 
 
 @contextmanager

@@ -300,3 +300,9 @@ else:  # with the tables of the extensions that are there
         __doc__=KernelSettings.__doc__,
         **settings_tables(),
     )
+
+
+def source_settings() -> type[SourceSettings]:
+    """Return the model of [source], with what the extensions that are there bring to it."""
+    model: type[SourceSettings] = type(Issuer.model_fields["source"].default)
+    return model

@@ -54,6 +54,8 @@ GIVEN_UP = "card.given.up"  # an operator decided that it needs no link
 ERASED = "card.holder.erased"  # its cardholder is forgotten: nothing of the row is kept
 DELETED = "card.row.deleted"  # its extract marks it as deleted: it is closed
 UNREADABLE_DELETION = "card.row.deleted_unreadable"  # so does this one, without saying which card
+# by [status]: a row of a card that needs no link, as its issuer says
+SET_ASIDE = (EXCLUDED, DELETED, UNREADABLE_DELETION)
 LINK_ENDED = "card.link.expired"  # had a link, which ended
 SEEN = frozenset({STANDING, AWAITED, CHANGED, REVERTED})
 SUPPRESSED = SEEN | {GIVEN_UP, DELETED, UNREADABLE_DELETION}  # what suppressed.csv lists

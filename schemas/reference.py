@@ -154,8 +154,16 @@ def every_key() -> tuple[Key, ...]:
 
 def example() -> str:
     """Return a TOML in which every key has an example, those of extensions too."""
-    own = Path(__file__).with_name("example.toml").read_text("utf-8")
-    return "\n".join([own, *settings_examples()])
+    text = Path(__file__).with_name("example.toml").read_text("utf-8")
+    for addition in settings_examples():
+        header, _, keys = addition.partition("\n")
+        table = text.find(f"\n{header}\n")
+        if table < 0:
+            text += f"\n{addition}"
+        else:  # more keys of a table that is there
+            end = text.index("\n\n", table) + 1
+            text = text[:end] + keys + text[end:]
+    return text
 
 
 def _examples() -> dict[str, dict[str, Any]]:

@@ -81,7 +81,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the longest files, so that workers end together."""
+    """Begin with the longest files, so that workers end together; of a test with several cases, one on
+    the second kind of database is enough for `make test`.
+    """
+    on_second_kind = set[str]()
+    for item in items:
+        test, _, case = item.nodeid.partition("[")
+        if "PostgreSQL-" in case or "-PostgreSQL" in case:
+            if test in on_second_kind:
+                item.add_marker(pytest.mark.slow)
+            on_second_kind.add(test)
 
     def rank(item: pytest.Item) -> int:
         return next((at for at, name in enumerate(LONGEST) if name in item.nodeid), len(LONGEST))

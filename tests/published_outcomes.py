@@ -12,7 +12,7 @@ import jsonschema_rs
 
 SCHEMA = json.loads((Path(__file__).parents[1] / "deploy" / "outcome.schema.json").read_text())
 ENVELOPE = ("version", "command", "next", "exit_code")
-SHARED = ("error", "request", "several")  # outcomes that any command can have
+SHARED = ("error", "request", "done", "several")  # outcomes that any command can have
 wrong: list[str] = []  # what the schema does not have, since they were looked at last
 
 

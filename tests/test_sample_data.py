@@ -13,11 +13,11 @@ import polars as pl
 import pytest
 
 from flows.adapters.gpg_opener import GpgOpener
+from flows.extensions.formats.fields import NUMBER
 from flows.extensions.simulator.portal import Portal
 from flows.extensions.simulator.portal_key import PortalKey
 from flows.extensions.simulator.validation import luhn_holds
 from flows.extracts import grammar
-from flows.extracts.records.fields import NUMBER
 from flows.reports.ingestion import ingest
 from flows.reports.verdicts import OUT_OF_BALANCE
 from flows.runs.context import IssuerContext

@@ -1,9 +1,11 @@
 """Run gpg through python-gnupg: a private short-lived home, and hard time limits."""
 
+import errno
 import logging
 import os
 import re
 import shutil
+import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -15,7 +17,7 @@ from typing import Any, Final
 import gnupg
 
 from flows.adapters.gpg_home import private_home
-from flows.errors import BugError, LimitError, translated
+from flows.errors import BugError, LimitError, reason_of, translated
 from flows.runs import sealing
 from flows.stopping import groups, kill
 
@@ -91,6 +93,8 @@ class _TimedGPG(gnupg.GPG):  # type: ignore[misc]  # python-gnupg ships no types
         if is_late.is_set():
             self._hangs += 1
             self.patience = min(self.patience, STARTUP)
+        if code == -signal.SIGXFSZ:
+            raise LimitError(place="gpg", reason=reason_of(errno.EFBIG))
         if code < 0:  # raised here, before python-gnupg reports the resulting broken pipe
             late = f"it was ended after {patience:g} seconds"
             reason = late if is_late.is_set() else f"signal {-code} ended it"

@@ -24,11 +24,11 @@ from itertools import chain, count, islice
 from pathlib import Path
 from typing import TypeVar
 
-from flows.errors import CardlinkError
+from flows.errors import CardlinkError, LimitError, reason_of
 from flows.runs import store
 from flows.runs.keys import FOLDER_TIME, TEMPORARY, checked, checked_prefix, shown
 from flows.runs.retry import Retry
-from flows.runs.store import Entry, ObjectMissingError, StoreBusyError, StoreRefusedError
+from flows.runs.store import Entry, ObjectMissingError, StoreBusyError
 
 T = TypeVar("T")
 
@@ -41,8 +41,7 @@ _BY_NUMBER: dict[int, type[CardlinkError]] = {
     errno.EROFS: store.StoreDeniedError,
     errno.ENOSPC: store.StoreFullError,
     errno.EDQUOT: store.StoreFullError,
-    errno.EFBIG: store.StoreFullError,
-    # a network file system that is away for a moment; a machine at one of its limits
+    # a network file system that is away for a moment
     errno.EIO: StoreBusyError,
     errno.EAGAIN: StoreBusyError,
     errno.EBUSY: StoreBusyError,
@@ -50,9 +49,11 @@ _BY_NUMBER: dict[int, type[CardlinkError]] = {
     errno.ETIMEDOUT: StoreBusyError,
     errno.EHOSTDOWN: StoreBusyError,
     errno.ENOTCONN: StoreBusyError,
-    errno.EMFILE: StoreBusyError,
-    errno.ENFILE: StoreBusyError,
-    errno.ENOMEM: StoreBusyError,
+    # a limit of the machine or of this process
+    errno.EFBIG: LimitError,
+    errno.EMFILE: LimitError,
+    errno.ENFILE: LimitError,
+    errno.ENOMEM: LimitError,
 }
 _PATIENT = Retry(attempts=6)  # three seconds at most
 # parts of a report that are held to be written again; one of more parts is not retried
@@ -387,10 +388,13 @@ def _with_our_errors(
             return act()
         except OSError as error:
             number = error.errno or 0
-        kind = _BY_NUMBER.get(number, StoreRefusedError)
+        kind = _BY_NUMBER.get(number, store.DiskRefusedError)
         code = errno.errorcode.get(number, str(number))
-        place = f"{key} on the disk of {disk}" if kind is store.StoreFullError else key
+        place = f"{key} on the disk of {disk}" if disk and kind is store.StoreFullError else key
+        if kind is LimitError:
+            place = f"work on {key}"
+        fields = {"key": key, "place": place, "code": code, "reason": reason_of(number)}
         # not kept in a variable: error and frame would keep each other alive, and the callers' rows
-        raise store.error_of(kind, key=key, place=place, code=code)
+        raise store.error_of(kind, **fields)
 
-    return retry(attempt, StoreBusyError)
+    return retry(attempt, store.TEMPORARY)

@@ -43,7 +43,7 @@ from flows.redaction import redact
 from flows.runs import store
 from flows.runs.keys import DROPPED, FOLDER_TIME, LASTING, checked, checked_prefix
 from flows.runs.retry import Retry
-from flows.runs.store import Entry, ObjectChangedError, StoreBusyError, StoreRefusedError
+from flows.runs.store import Entry, ObjectChangedError, StoreRefusedError
 from schemas.settings import StoreSettings
 
 PART = 8 * 2**20  # bytes; S3 takes up to 10,000 parts of at least 5 MiB: enough for 78 GiB
@@ -109,7 +109,7 @@ class S3Store:
         self._retry = retry or Retry()
         self._client = keep_pace(client, self._retry.clock)
         # only credentials that worked are waited for: those of a command that begins are its user's
-        self._temporary: tuple[type[Exception], ...] = (StoreBusyError,)
+        self._temporary: tuple[type[Exception], ...] = store.TEMPORARY
         self.reconnect: Callable[[], Any] = lambda: client
         self._has_conditions = True  # until it shows that it has none
         self._connecting = Lock()
@@ -133,7 +133,7 @@ class S3Store:
             nonlocal is_unanswered
             try:
                 return self._put_new(key, request)
-            except StoreBusyError:
+            except store.TEMPORARY:
                 is_unanswered = True
                 raise
 
@@ -327,7 +327,7 @@ class S3Store:
                     self._client = keep_pace(self.reconnect(), self._retry.clock)
             raise
         ensure_answered(operation, key, answer)
-        self._temporary = (StoreBusyError, store.StoreExpiredError)
+        self._temporary = (*store.TEMPORARY, store.StoreExpiredError)
         return answer
 
     def _retried(self, operation: str, key: str, **request: Any) -> Any:

@@ -1,5 +1,6 @@
 """The errors of boto3 as ours: what each means, and whether it is temporary."""
 
+import errno
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
@@ -7,7 +8,7 @@ from typing import Any, Final, TypeVar
 from botocore import exceptions as boto
 from urllib3.exceptions import HTTPError
 
-from flows.errors import CardlinkError
+from flows.errors import CardlinkError, LimitError, reason_of
 from flows.runs.store import (
     ObjectChangedError,
     ObjectDamagedError,
@@ -26,6 +27,8 @@ from flows.runs.store import (
 
 T = TypeVar("T")
 
+# what this machine, and no network, gave no more of
+_LIMITS = (errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 # all that boto3 raises
 FOREIGN = (boto.BotoCoreError, boto.ClientError, HTTPError, OSError, RecursionError)
 
@@ -134,6 +137,16 @@ def _code_of(error: boto.ClientError, status: int) -> str:
     return code if re.fullmatch(r"(?!.*[0-9]{4})[A-Za-z0-9.]{1,60}", code) else str(status)
 
 
+def _limit(error: BaseException | None) -> int:
+    """Return the number of the limit of this machine that an error is about, 0 for none."""
+    while error is not None:
+        number = getattr(error, "errno", None)
+        if number in _LIMITS:
+            return int(number)
+        error = getattr(error, "kwargs", {}).get("error") or error.__cause__ or error.__context__
+    return 0
+
+
 def _within(error: Exception) -> Exception:
     """Return the endless redirect that an error of boto3's client is about, else the error."""
     cause = getattr(error, "kwargs", {}).get("error")
@@ -142,6 +155,9 @@ def _within(error: Exception) -> Exception:
 
 def translated(place: str, error: Exception) -> CardlinkError:
     """Return our error for one of boto3's, with names and codes only, never its message."""
+    limit = _limit(error)
+    if limit:
+        return LimitError(place=f"work on {place}", reason=reason_of(limit))
     error = _within(error)
     code: str = type(error).__name__
     kinds = (kind for foreign, kind in _BY_KIND.items() if isinstance(error, foreign))

@@ -11,9 +11,9 @@ from flows.adapters.s3_errors import with_our_errors
 from flows.errors import CardlinkError
 from flows.runs import store
 from flows.runs.retry import Retry
-from flows.runs.store import Entry, StoreBusyError, StoreExpiredError
+from flows.runs.store import TEMPORARY, Entry, StoreBusyError, StoreExpiredError
 
-_TEMPORARY = (StoreBusyError, StoreExpiredError)
+_TEMPORARY = (*TEMPORARY, StoreExpiredError)
 PIECE = 2**20  # bytes; a piece that did not arrive whole is requested again
 
 

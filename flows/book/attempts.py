@@ -1,7 +1,8 @@
 """The attempts to get cards their links: each row that a run sent or refused, and single links.
 
 An attempt is what a run's ledger and its reconciled rows say of one row. Duplicates and rows that
-were suppressed are none.
+were suppressed are none, but for the first row of a cardholder whom `[status]` leaves out or marks
+as deleted from the start: nothing else would say that there is somebody.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -102,10 +103,10 @@ def attempts_of(run: StoredRun, turn: int, content: int | None = None) -> pl.Dat
     Single links that were made for its rows follow.
     """
     manifest = run.committed()
-    changes = _changes(run, manifest)
+    suppressed = _suppressed(run, manifest)
     answered = answer_times(run)
     parts = (
-        _settled(run, manifest, _as_attempts(_part(run, part, changes), answered))
+        _settled(run, manifest, _as_attempts(_part(run, part, suppressed), answered))
         for part in manifest.ledger
     )
     shared = _shared(manifest, turn, turn if content is None else content)
@@ -125,17 +126,25 @@ def attempts_typed_in(singles: Sequence[SingleLink]) -> pl.DataFrame:
     ).select(*ATTEMPT)
 
 
-def _changes(run: StoredRun, manifest: Manifest) -> list[str]:
-    """Return the reasons by which a run's ledger tells changes; where they are on hold, only that a
-    row can be sent again.
+def is_set_aside() -> pl.Expr:
+    """Return whether an attempt is a row that `[status]` leaves out or marks as deleted: it says
+    that there is such a card, where nothing did before, and nothing else.
+    """
+    is_of_reason = pl.col("reason").is_in(reasons.SET_ASIDE)
+    return ((pl.col("state") == REJECTED) & is_of_reason).fill_null(value=False)
+
+
+def _suppressed(run: StoredRun, manifest: Manifest) -> list[str]:
+    """Return the reasons of a run's suppressed rows that are attempts: by which its ledger tells
+    changes (where they are on hold, only that a row can be sent again), and SET_ASIDE.
     """
     settings = run.plan.settings if run.plan is not None else {}
     is_on_hold = settings.get("resend", {}).get("changed") == "hold"
-    codes = [reasons.REVERTED] if is_on_hold else reasons.CHANGES
-    return [f"|{code}" for code in codes if code in manifest.reasons]
+    codes = [reasons.REVERTED] if is_on_hold else [*reasons.CHANGES]
+    return [f"|{code}" for code in (*codes, *reasons.SET_ASIDE) if code in manifest.reasons]
 
 
-def _part(run: StoredRun, part: LedgerPart, changes: Sequence[str]) -> pl.DataFrame:
+def _part(run: StoredRun, part: LedgerPart, suppressed: Sequence[str]) -> pl.DataFrame:
     """Return the records of a ledger part that are attempts, with what came of them."""
     results = _results(run, part)
     # a single link comes to a row that was not sent, too
@@ -143,9 +152,9 @@ def _part(run: StoredRun, part: LedgerPart, changes: Sequence[str]) -> pl.DataFr
     is_attempt = pl.col("fate").is_in([SUBMITTED, ledger.REJECTED, ledger.INELIGIBLE])
     if linked.len():
         is_attempt |= pl.col("row").is_in(linked.implode())
-    if changes:
+    if suppressed:
         is_suppressed = pl.col("fate") == ledger.SUPPRESSED
-        is_attempt |= is_suppressed & pl.col("reasons").list.last().is_in(changes)
+        is_attempt |= is_suppressed & pl.col("reasons").list.last().is_in(suppressed)
     of_somebody = is_attempt & ~is_erased()
     return _with_results(run.ledger_part(part, _RECORD, of_somebody), results)
 
@@ -186,11 +195,13 @@ def _as_attempts(rows: pl.DataFrame, answered: Mapping[str, datetime]) -> pl.Dat
         pl.when(is_sent)
         .then(pl.col("state").fill_null(AWAITING))
         .when(pl.col("fate") == ledger.SUPPRESSED)
-        .then(code.replace_strict(_CHANGES, default=None, return_dtype=pl.String))
+        .then(code.replace_strict(_CHANGES, default=REJECTED, return_dtype=pl.String))
         .when(pl.col("fate") == ledger.INELIGIBLE)
         .then(pl.lit(REJECTED))  # its reason says that it is not eligible
         .otherwise("fate")
     )
+    is_aside = code.is_in(reasons.SET_ASIDE).fill_null(value=False)
+    is_aside &= ~pl.col("state").eq_missing(LINKED)
     refusals = pl.when(is_sent).then("reasons_result").otherwise("reasons")
     is_single = pl.col("how").eq_missing(SINGLE)
     times = pl.DataFrame(
@@ -200,11 +211,13 @@ def _as_attempts(rows: pl.DataFrame, answered: Mapping[str, datetime]) -> pl.Dat
     return shaped(
         rows.with_columns(
             state=state,
-            reason=refusals.list.first().str.split("|").list.last(),
+            reason=pl.when(is_aside)
+            .then(code)
+            .otherwise(refusals.list.first().str.split("|").list.last()),
             decided=pl.col("how").eq_missing(DECISION),
             since=pl.when(~is_single).then("since"),
             channel=pl.when(is_single).then(pl.lit(SINGLE)).otherwise(pl.lit(FILE)),
-            tries=(~state.is_in(CHANGES)).cast(pl.UInt16),
+            tries=(~state.is_in(CHANGES) & ~is_aside).cast(pl.UInt16),
             sendings=is_sent.cast(pl.UInt16).fill_null(0),
         ),
         ATTEMPT,

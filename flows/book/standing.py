@@ -21,7 +21,7 @@ from flows.runs.cards import CARD_WITHOUT_TWIN, is_among, last_day
 from schemas.actions import FIX, NOTHING, RESUBMIT
 from schemas.actions import NOT_ELIGIBLE as NOT_WORK
 from schemas.ledger import AWAITING, ERROR, LINKED, REJECTED
-from schemas.reasons import EXCLUDED_SINCE, NOT_ELIGIBLES, reason
+from schemas.reasons import EXCLUDED_SINCE, NOT_ELIGIBLES, SET_ASIDE, reason
 
 Who = Literal["operator", "partner", "issuer", ""]
 
@@ -35,7 +35,11 @@ class State(NamedTuple):
 
 
 NOT_SENT = State("not sent", "we refused its row, with our reason", None)
-NOT_ELIGIBLE = State("not eligible", "we did not send its row: it is not eligible for a link", "")
+NOT_ELIGIBLE = State(
+    "not eligible",
+    "we did not send its row: it is not eligible for a link, or [status] leaves it out",
+    "",
+)
 CANCELLED_CHUNK = State("cancelled", "its chunk was cancelled before the upload", "operator")
 LOST = State("lost", "an operator decided that no usable answer comes", "operator")
 ON_HOLD = State("on hold", "its chunk is on hold in the outbox", "operator")
@@ -111,6 +115,7 @@ _ACTORS: dict[str, Who] = {
     NOT_WORK: "",
 }  # else the partner
 BLOCK = 100_000  # cards at once
+_NEEDS_NONE = (*NOT_ELIGIBLES, *SET_ASIDE)  # reasons of rows that we do not send
 _WAITING = {"held": ON_HOLD, "waiting": TO_UPLOAD, SINGLE: UNKNOWN}  # by what an attempt waits for
 
 
@@ -223,7 +228,7 @@ def _state(today: date) -> pl.Expr:
         ((state == ERROR) & pl.col("decided"), LOST),
         (state == ERROR, REFUSED),
         (state == CANCELLED, CANCELLED_CHUNK),
-        ((state == REJECTED) & pl.col("reason").is_in(NOT_ELIGIBLES), NOT_ELIGIBLE),
+        ((state == REJECTED) & pl.col("reason").is_in(_NEEDS_NONE), NOT_ELIGIBLE),
         (state.is_in([REJECTED, *CHANGES]), NOT_SENT),
     ]
     result = pl.lit(None, NAMES)

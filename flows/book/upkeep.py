@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Protocol
 import polars as pl
 from sqlalchemy import Connection, func, select
 
-from flows.book.attempts import ATTEMPT, UNKNOWN_CONTENT, attempts_of, in_order
+from flows.book.attempts import ATTEMPT, UNKNOWN_CONTENT, attempts_of, in_order, is_set_aside
 from flows.book.departures import (
     FOLLOWED,
     WholeExtract,
@@ -261,6 +261,20 @@ class _News:
         stale = [run for run in looked_at if not self._fits(run, listed[run])]
         for run in sorted(stale, key=lambda run: turns[run]):
             self._read_run(run, turns[run], listed[run])
+        self._leave_out_known()
+
+    def _leave_out_known(self) -> None:
+        """Leave the rows out that were set aside and say nothing new: their cardholder is known."""
+        if not any(frame.select(is_set_aside().any()).item() for frame in self._attempts.values()):
+            return
+        named = self._all_attempts(("turn", "holder")).drop_nulls("holder")
+        first = named.group_by("holder").agg(first=pl.col("turn").min())
+        for turn, frame in self._attempts.items():
+            others = frame.filter(~is_set_aside())
+            new = first.filter(first=turn)["holder"]
+            new = new.filter(~new.is_in(others["holder"].implode()))
+            is_new = pl.col("holder").is_in(new.implode()).fill_null(value=False)
+            self._attempts[turn] = frame.filter(~is_set_aside() | is_new)
 
     def _last_entries(self, runs: Collection[str]) -> dict[str, int]:
         """Return the number of the last journal entry about each of these runs that has one."""

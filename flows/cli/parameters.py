@@ -37,7 +37,8 @@ class _Formed(click.ParamType[str]):
     def convert(
         self, value: Any, param: click.Parameter | None, context: click.Context | None
     ) -> Any:
-        if value and not re.fullmatch(self.field.pattern, value):
+        is_left_out = param is not None and not param.required and not value
+        if not is_left_out and not re.fullmatch(self.field.pattern, value):
             self.fail(f"{value!r} is not {self.field.form}.", param, context)
         return value
 

@@ -34,8 +34,9 @@ class _Standing(NamedTuple):
 def cardholders(context: Context, issuer: str = "", *, rebuild: bool = False) -> Result:
     """Show how many cardholders have a link, and for whom the others wait.
 
-    Every cardholder that the issuer ever named is in exactly one state, until retention removes
-    the ledgers that name it, which counts it as removed.
+    Every cardholder that the issuer ever named is in exactly one state, also who was only ever
+    named as blocked or deleted, until retention removes the ledgers that name it, which counts it
+    as removed. Whom [status] leaves out of a full portfolio is not named by it.
 
     Args:
         issuer: The issuer, as its TOML file is named (default: all of them).

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain, zip_longest
 from pathlib import Path
@@ -21,13 +22,15 @@ from flows.commands.named_files import usable_files
 from flows.commands.parameters import Field
 from flows.commands.result import Result, of_several
 from flows.commands.signature import Parameter, examples_of, parameters_of, summary_of
-from flows.errors import OperatorError
+from flows.errors import CardlinkError, OperatorError
 from flows.extensions import act_options, hooks
+from flows.redaction import redact
 from flows.steps import Option, Step, is_placeholder
 from flows.tracing import stage
-from flows.wiring import acting, actors, governing, one_command, person
+from flows.wiring import acting, actors, deciding, governing, one_command, person
 
 with on_first_use():
+    from flows.runs import decisions, identity, shown_rows
     from schemas import settings
 
 if TYPE_CHECKING:
@@ -41,6 +44,7 @@ ACTOR = (
 )
 _REFUSED = (2, 3)  # exit codes of a dry run that did not pass
 _BY_NAME: dict[str, Any] = {}
+_TARGETS = ("run", "target", "issuer")  # parameters that name a run, or an issuer
 SUBJECTS = ("issuer", "run", "extract")  # parameters that say what a command is about
 
 
@@ -118,10 +122,50 @@ class Entry(Generic[P]):
         actor = person(context.actor, at_terminal=context.local_files)
         with acting(context.actor and actor):
             if not self.is_governed:
-                return self._run_as(context, actor, values)
+                return self._decide(context, actor, values)
             with governing(is_rehearsal=bool(values.get("dry_run"))) as remarks:
-                result = self._run_as(context, actor, values)
+                result = self._decide(context, actor, values)
         return result.telling(remarks)
+
+    def _decide(self, context: Context, actor: str, values: Mapping[str, Any]) -> Result:
+        """Run the command; where it is refused since it did the same before, say so.
+
+        A process that is killed right after its act has not said what it did, and who repeats the
+        command has nothing left to decide.
+        """
+        command = self._digest(values)
+        with deciding(command):
+            try:
+                return self._run_as(context, actor, values)
+            except OperatorError as refusal:
+                is_about_others = isinstance(refusal, shown_rows.OtherRowsError)
+                done = None if is_about_others else self._done_before(context, values, command)
+                if done is None:
+                    raise
+                return done
+
+    def _digest(self, values: Mapping[str, Any]) -> str:
+        """Return what tells the line of a decision from others; "" where it names a person."""
+        if not values.get("reason") or values.get("dry_run") or values.get("cuid"):
+            return ""
+        return identity.digest(redact(self.step(values).line()).encode())[:16]
+
+    def _done_before(
+        self, context: Context, values: Mapping[str, Any], command: str
+    ) -> Result | None:
+        """Return that the command was done before, by whom and when; None where it was not."""
+        named = next((str(values[name]) for name in _TARGETS if values.get(name)), "")
+        if not command or not named:
+            return None
+        with suppress(CardlinkError):
+            issuer_context = context.context_of_target(named)
+            issuer = issuer_context.issuer.issuer
+            done = decisions.done_before(issuer_context.adapters, issuer, command)
+            if done is not None:
+                line = f"{named}: done already, by {done.by} on {done.at:%Y-%m-%d %H:%M} UTC"
+                facts = {"done": {"what": done.what, "by": done.by, "at": done.at.isoformat()}}
+                return Result(facts, [f"{line}: {done.what}"], Step("worklist", issuer))
+        return None
 
     def _run_as(self, context: Context, actor: str, values: Mapping[str, Any]) -> Result:
         """Run the command, or what an extension wants before an act."""

@@ -13,6 +13,7 @@ from flows.commands.entry import entry
 from flows.commands.form import Form
 from flows.commands.parameters import Field, Number
 from flows.commands.result import Link, Part, Place, Result, Table
+from flows.errors import CardlinkError
 from flows.steps import Step, counted
 from flows.wiring import forms_url, now, report_link, root_of, wire
 
@@ -72,7 +73,13 @@ def programme(
     places = list(_places(context.folder, issuers, issuer))
     for place in places:
         own = _report(place.issuers, weeks, list(unread))
-        reports.write_programme(place.store, place.folder, own, forms_url())
+        try:
+            reports.write_programme(place.store, place.folder, own, forms_url())
+        except CardlinkError as error:
+            if issuer:
+                raise
+            unread |= {known.facts.issuer: error for known in place.issuers}
+            continue
         shown += _where(place, is_only=len(places) == 1)
     is_ours = report.facts["cardholders"]["waits"]["operator"]
     next_step = Step("worklist", *filter(None, [issuer])) if is_ours else None

@@ -4,10 +4,10 @@ new.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain
-from typing import Annotated, TypeVar, get_args
+from typing import Annotated, get_args
 
 from flows.commands import on_first_use
 from flows.commands.context import Context
@@ -29,7 +29,6 @@ with on_first_use():
     from flows.submissions import extract_states, rehearsal
     from flows.submissions import submit as submission
 
-T = TypeVar("T")
 LONGEST = 6.0  # hours: tens of millions of rows take one
 OPEN_GATE = Choice(
     "open_gate",
@@ -79,56 +78,57 @@ def submit(
         cardlink submit first-bank
     """
     issuer_context = wire(context.folder, issuer, dry_run=dry_run)
-    names = [extract]
-    waiting: list[str] = []
+    names, waiting = [extract], list[str]()
     if not extract:
-        unsubmitted = extract_states.unsubmitted(issuer_context, remember=not dry_run)
-        names = [extract.key for extract in unsubmitted if not extract.waits]
-        waiting = [
-            f"{extract.key} is not taken: {extract.waits}"
-            for extract in unsubmitted
-            if extract.waits
-        ]
+        names, waiting = _to_submit(issuer_context, remember=not dry_run)
     requests = [submission.Request(name, business_date, opened, new_run_reason) for name in names]
+    refused: list[CardlinkError] = []
     if dry_run:
-        checked, errors = _each(issuer, requests, partial(rehearsal.rehearse, issuer_context))
+        checked = list[rehearsal.Checked]()
+        for request in requests:
+            with _refusals_of(requests, request, issuer, refused):
+                checked.append(rehearsal.rehearse(issuer_context, request))
         options = {"date": business_date, "open": sorted(opened), "new_run": new_run_reason}
         step = Step("submit", issuer, extract=extract, **options)
-        return _rehearsed(issuer, checked, errors, step)
-    done, refused = _each(issuer, requests, partial(_submit, context, issuer_context))
+        return _rehearsed(issuer, checked, refused, step)
+    done = list[submission.Submitted]()
+    for request in requests:
+        name = request.extract.rpartition("/")[2]
+        with _refusals_of(requests, request, issuer, refused), context.progress(name) as progress:
+            submission.refuse_resend(issuer_context, request)
+            done.append(submission.submit(issuer_context, request, progress))
     result = _submitted(issuer_context, done, refused, waiting)
     if not requests:
         result = result._replace(shown=[*result.shown, *submission.settle(issuer_context)])
     return continued("after_commit", issuer_context, result)
 
 
-def _submit(
-    context: Context, issuer_context: contexts.IssuerContext, request: submission.Request
-) -> submission.Submitted:
-    submission.refuse_resend(issuer_context, request)
-    _, _, name = request.extract.rpartition("/")
-    with context.progress(name) as progress:
-        return submission.submit(issuer_context, request, progress)
+def _to_submit(context: contexts.IssuerContext, *, remember: bool) -> tuple[list[str], list[str]]:
+    """Return the extracts to submit, and a line for each that is not taken."""
+    unsubmitted = extract_states.unsubmitted(context, remember=remember)
+    names = [extract.key for extract in unsubmitted if not extract.waits]
+    waiting = [extract for extract in unsubmitted if extract.waits]
+    return names, [f"{extract.key} is not taken: {extract.waits}" for extract in waiting]
 
 
-def _each(
-    issuer: str, requests: Sequence[submission.Request], act: Callable[[submission.Request], T]
-) -> tuple[list[T], list[CardlinkError]]:
-    """Do something with each extract; a refused one does not stop the others, and is returned.
+@contextmanager
+def _refusals_of(
+    requests: Sequence[submission.Request],
+    request: submission.Request,
+    issuer: str,
+    refused: list[CardlinkError],
+) -> Iterator[None]:
+    """Add the error of a refused extract to `refused`, so that it does not stop the others.
 
     Of one extract alone, the error is raised.
     """
-    done: list[T] = []
-    refused: list[CardlinkError] = []
-    for request in requests:
-        try:
-            done.append(act(request))
-        except CardlinkError as error:
-            _advise_to_dismiss(error, issuer, request.extract)
-            refused.append(error)
-            if len(requests) == 1:
-                raise
-    return done, refused
+    try:
+        yield
+    except CardlinkError as error:
+        _advise_to_dismiss(error, issuer, request.extract)
+        refused.append(error)
+        if len(requests) == 1:
+            raise
 
 
 def _advise_to_dismiss(error: CardlinkError, issuer: str, extract: str) -> None:

@@ -12,6 +12,7 @@ from flows.commands.context import Context
 from flows.commands.entry import entry
 from flows.commands.result import Result
 from flows.configuration import load_issuer
+from flows.errors import OperatorError
 from flows.extensions import hooks
 from flows.redaction import spare
 from flows.steps import Sentence, Step, Text, counted
@@ -49,6 +50,8 @@ class _Known(NamedTuple):
 def trace(context: Context, cuid: str, *, issuer: str = "", url: bool = False) -> Result:
     """Show everything that happened to one cardholder, over all runs, and what to do next.
 
+    Of a cuid that nobody has, the exit code is 2.
+
     Args:
         cuid: The cardholder's reference at the issuer.
         issuer: Only this issuer's runs (default: those of all that are configured).
@@ -81,7 +84,9 @@ def trace(context: Context, cuid: str, *, issuer: str = "", url: bool = False) -
     ]
     lines += list(_lines(attempts, cards, purged))
     lines += chain.from_iterable(history.lines for history in handed)
-    return Result(facts, lines, _next_step(cards)).beside(unread)
+    is_found = attempts or cards or forgotten or any(history.facts for history in handed)
+    code = 0 if is_found else OperatorError.exit_code
+    return Result(facts, lines, _next_step(cards), code).beside(unread)
 
 
 def _known(context: Context, issuer: str, cuid: str, *, urls: bool) -> _Known:

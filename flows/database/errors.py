@@ -1,10 +1,23 @@
 """The errors of a database, and which of them a driver's error is."""
 
+import errno
+import os
+import resource
 import sqlite3
 from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Final
 
-from flows.errors import BugError, CardlinkError, OperatorError, TryAgainError, kind_and_place
+from flows.errors import (
+    BugError,
+    CardlinkError,
+    LimitError,
+    OperatorError,
+    TryAgainError,
+    kind_and_place,
+    reason_of,
+)
 from flows.steps import ISSUER, WHY, Sentence, Step
 
 
@@ -89,7 +102,6 @@ _KINDS: Final[Mapping[str, type[CardlinkError]]] = {
     "SQLITE_LOCKED": DatabaseBusyError,
     "SQLITE_PROTOCOL": DatabaseBusyError,
     "SQLITE_IOERR": DatabaseUnreachableError,
-    "SQLITE_NOMEM": DatabaseUnreachableError,
     "SQLITE_CANTOPEN": DatabaseDeniedError,
     "SQLITE_PERM": DatabaseDeniedError,
     "SQLITE_READONLY": DatabaseDeniedError,
@@ -112,6 +124,9 @@ _KINDS: Final[Mapping[str, type[CardlinkError]]] = {
     "XX001": DatabaseDamagedError,
     "XX002": DatabaseDamagedError,
 }
+# bytes by which a file of SQLite grows at once, at most: its index of the log, and pages
+_GROWTH: Final = 1 << 20
+_FILES: Final = 4  # that SQLite has open: the database, its log and index, the folder
 # what a server says of a connection that it refuses, for which there is no code
 _REFUSALS = ("authentication failed", "no password supplied", "does not exist", "pg_hba.conf")
 
@@ -129,12 +144,51 @@ def error_of(error: Exception, place: str) -> CardlinkError:
     """
     cause = _of_driver(error)
     code = _code(cause)
+    limit = _limit(code, place)
+    if limit:
+        return LimitError(place=f"work on the database {place}", reason=reason_of(limit))
     for beginning, kind in _KINDS.items():
         if code.startswith(beginning):
             return kind(place=place, code=code)
     if type(cause).__name__ in ("OperationalError", "ConnectionTimeout") and not code:
         return _of_connection(cause, place)
     return BugError(place=f"the database {place}", kind=f"{kind_and_place(error)} {code}".strip())
+
+
+def _limit(code: str, place: str) -> int:
+    """Return the number of the limit of this process that SQLite met, 0 for none: it does not say.
+
+    A file larger than the limit is as an error of the disk to it, and no further file as one that
+    it may not open.
+    """
+    if code == "SQLITE_NOMEM":
+        return errno.ENOMEM
+    if code.startswith("SQLITE_IOERR") and _is_near_limit(place):
+        return errno.EFBIG
+    if code.startswith("SQLITE_CANTOPEN"):
+        return _limit_of_files()
+    return 0
+
+
+def _limit_of_files() -> int:
+    """Return the number of the limit that the files of a database meet, 0 for none."""
+    with ExitStack() as opened:
+        try:
+            for _ in range(_FILES):
+                opened.enter_context(open(os.devnull, "rb"))  # noqa: PTH123  no file of ours
+        except OSError as error:
+            return error.errno or 0
+    return 0
+
+
+def _is_near_limit(place: str) -> bool:
+    """Return whether one of the files of a database may not grow by its next page or index."""
+    largest, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if largest == resource.RLIM_INFINITY:
+        return False
+    files = [Path(f"{place}{ending}") for ending in ("", "-wal", "-shm")]
+    sizes = [file.stat().st_size for file in files if file.exists()]
+    return largest < max(sizes, default=0) + _GROWTH
 
 
 def _of_driver(error: BaseException) -> BaseException:

@@ -7,9 +7,8 @@ those that are there, and asks their packages for:
 - `DROPPED`: folders of an issuer in the store into which others drop files;
 - `OPTIONS`: pattern and help, by name, of options that it adds to commands with `acts`, whose
   context has the values in `options`;
-- `FORMATS`: the values of `format` in [source] that it reads;
-- `settings.TABLES`: its tables of an issuer's TOML, by name; `example.toml` has an example of each
-  key;
+- `settings.TABLES`: its tables of an issuer's TOML, by name; in the place of one of the kernel, its
+  model with more keys; `example.toml` has an example of each key;
 - `settings.validate(issuer)`, where it is there: ValueError with what tables of a TOML may not say
   together;
 - its module `tables`: tables of the database on `schemas.database.METADATA`; and `views`: `VIEWS`
@@ -26,7 +25,10 @@ The hooks, by what asks for them:
   failed;
 - `checks(context)`: lines of `check` as pairs, the part of the installation and what is fine about
   it, or the CardlinkError of what is not; one that it raises is of the part named like its folder;
-- `readers()`: by each of its FORMATS, how such an extract is told and read as lines (`Reader`);
+- `open_rows(stream, settings, name, proven=…, block=…)`: the rows of an extract of a form that it
+  reads (`flows.extracts.row_source.Rows`), None of any other; `with_files(content, folder)`: a TOML
+  with the text of files that it names; `sampled(stream, name, copybook)`: for `init`, how a file of
+  such a form is written, None of any other;
 - `before_act(entry, context, actor, values, acts)`: the result of a command that is these acts,
   where the extension does it or lets it wait; None where the command simply runs;
 - `govern(context, is_rehearsal=…)`: raises where a command that changes something may not work with

@@ -21,7 +21,6 @@ import zstandard
 
 from flows.extracts.errors import EmptyExtractError, EncodingError, NotCsvError, TruncatedError
 from flows.extracts.zipped import ZIP, unzipped
-from schemas.code_pages import looks_ebcdic
 
 PIECE = 1 << 20  # bytes read from a stream at once
 # bytes of a block of whole lines; with 6 MiB no less CPU, and 40 MB more memory
@@ -69,6 +68,14 @@ PACKED = {
 }
 HEAD = 4096  # bytes examined to recognise what an extract is
 CONTROLS = bytes(code for code in range(32) if code not in b"\0\t\n\r\x1a")
+EBCDIC_BLANK = 0x40
+# bytes of ordinary text: blank, letters and digits
+EBCDIC_USUAL = frozenset(
+    bytes.fromhex(
+        "40 818283848586878889 919293949596979899 a2a3a4a5a6a7a8a9"
+        " c1c2c3c4c5c6c7c8c9 d1d2d3d4d5d6d7d8d9 e2e3e4e5e6e7e8e9 f0f1f2f3f4f5f6f7f8f9"
+    )
+)
 UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -249,6 +256,14 @@ def other_kind(head: bytes, utf16: bool) -> str:
             return kind
     controls = len(head) - len(head.translate(None, CONTROLS))
     return "binary data" if controls * 20 > len(head) and not utf16 else ""
+
+
+def looks_ebcdic(head: bytes) -> bool:
+    """Return whether bytes are EBCDIC text rather than ASCII, packed decimals between it or not."""
+    usual = sum(byte in EBCDIC_USUAL for byte in head)
+    as_ascii = sum(0x20 <= byte < 0x7F and byte != EBCDIC_BLANK for byte in head)
+    has_blanks = head.count(EBCDIC_BLANK) > head.count(b" ")
+    return len(head) >= 40 and has_blanks and usual > 0.5 * len(head) and usual > 2 * as_ascii
 
 
 def _looks_utf16(head: bytes) -> bool:

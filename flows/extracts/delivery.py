@@ -1,12 +1,12 @@
 """How an extract is delivered: what must be beside it, when it can be taken, of which day it is."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import date, datetime, timedelta
 from fnmatch import fnmatchcase
 from itertools import product
 
 from flows.errors import TryAgainError
-from flows.extracts.joined.pair import is_partner, partner
+from flows.extracts.opening import together
 from flows.extracts.sidecar import read_sidecar
 from flows.runs.business_date import date_in_name, local_day
 from flows.runs.context import IssuerContext
@@ -36,14 +36,20 @@ def companions(source: SourceSettings) -> tuple[str, ...]:
 
 def is_extract(name: str, source: SourceSettings) -> bool:
     """Return whether a file of this name is an extract: it fits, and belongs to no other file."""
-    is_other = name.endswith(companions(source)) or is_partner(name, source)
+    is_other = name.endswith(companions(source)) or source.is_second(name)
     return fnmatchcase(name, source.pattern) and not is_other
+
+
+def with_second_file(entry: Entry, files: Mapping[str, Entry], source: SourceSettings) -> Entry:
+    """Return an extract as listed, together with its second file where it has one in `files`."""
+    second = files.get(source.second_of(entry.key) or "")
+    return entry if second is None else together((entry, second))
 
 
 def _needed(key: str, source: SourceSettings) -> list[str]:
     """Return the keys of the files that an extract needs beside it."""
     files = [key]
-    second = partner(key, source)
+    second = source.second_of(key)
     if second is not None:
         files.append(second)
     endings = companions(source)

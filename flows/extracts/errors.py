@@ -72,16 +72,6 @@ class HeaderRecordError(TrailerError):
     )
 
 
-class CopybookUnfitError(ExtractError):
-    """The bytes are no records that a copybook describes, in any format."""
-
-    message = "{name} has no records of {size} bytes, as the copybook describes them: {problem}."
-    next_step = (
-        "Compare the copybook with the file: ask the issuer for that of this file, or to send the "
-        "file again, in binary mode."
-    )
-
-
 class MappingError(ExtractError):
     """Columns are missing or unknown, or dates cannot be read.
 

@@ -10,6 +10,8 @@ parser (`parsing.py`).
 
 import re
 from collections.abc import Sequence
+from secrets import token_hex
+from typing import NamedTuple
 
 import polars as pl
 
@@ -33,12 +35,28 @@ RECORD = "record"  # the whole line of a fixed-width extract, where its columns 
 LONGEST_RECORD = 100  # physical lines one record may span
 
 
-_REFUSED = "\x00\x00\x00"  # before the code of a line that says itself why it is refused
+# before the fault of a line that says itself why it is refused: no file can have it
+_REFUSED = f"\x00{token_hex(8)}\x00"
 
 
-def refused(code: str) -> bytes:
-    """Return a line that is refused with a code."""
-    return f"{_REFUSED}{code}".encode()
+class Fault(NamedTuple):
+    """Why a line or record is refused: its reason code, and the wrong size or where it is wrong."""
+
+    code: str
+    found: str | None = None
+
+
+def refused(fault: Fault) -> bytes:
+    """Return a line that is refused with a fault."""
+    return f"{_REFUSED}{fault.code}\x00{fault.found or ''}".encode()
+
+
+def refusal(line: str) -> Fault | None:
+    """Return the fault of a line that says itself why it is refused, None for any other."""
+    if not line.startswith(_REFUSED):
+        return None
+    code, _, found = line.removeprefix(_REFUSED).partition("\x00")
+    return Fault(code, found or None)
 
 
 class Records:
@@ -52,7 +70,6 @@ class Records:
         self._fields = fields
         self._width = settings.width if settings.format == "fixed" else None
         self._short = settings.short_records
-        self._says_itself = bool(settings.segments)
         marker = re.escape(self._delimiter)
         plain = rf'[^"{marker}\x00\x1a\r\n]*'
         formula = f'="{plain}"|' if settings.quoting == "excel" else ""
@@ -99,11 +116,6 @@ class Records:
         inside = text.count(self._delimiter) - (self._fields - 1)
         return inside < self._fields - 1 and self._whole.fullmatch(text) is not None
 
-    def refusal(self, line: str) -> str:
-        """Return the code of a line that says itself why it is refused, "" for any other."""
-        is_refusal = self._says_itself and line.startswith(_REFUSED)
-        return line.removeprefix(_REFUSED) if is_refusal else ""
-
     def is_record(self, line: str) -> bool:
         """Return whether a line is a record by itself."""
         if self._width is None:
@@ -116,9 +128,9 @@ class Records:
 
         Where all can be, that of their number, or of the width.
         """
-        own_code = self.refusal(line)
-        if own_code:
-            return own_code
+        own_fault = refusal(line)
+        if own_fault is not None:
+            return own_fault.code
         if line == UNREADABLE.decode():
             return ENCODING
         if self._width is not None:

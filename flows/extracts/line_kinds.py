@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from flows.extracts import grammar
+from flows.extracts.grammar import Fault
 from schemas.source import SourceSettings
 
 Kinds = npt.NDArray[np.uint8]
@@ -29,18 +29,14 @@ class Kind(IntEnum):
     HEADER = 7
 
 
-def set_aside(kinds: Mapping[Kind, int], parts: int = 0, hidden: int = 0) -> dict[str, int]:
-    """Return how many lines are no rows, by kind (`manifest.ASIDE`), without kinds of none.
-
-    `parts` are records of other types; in the place of `hidden` ones of them are blank lines.
-    """
+def set_aside(kinds: Mapping[Kind, int]) -> dict[str, int]:
+    """Return how many lines are no rows, by kind (`manifest.ASIDE`), without kinds of none."""
     lines = {
         "header": kinds[Kind.HEADER] + kinds[Kind.REPEATED_HEADER],
         "comment": kinds[Kind.COMMENT],
-        "blank": kinds[Kind.BLANK] - hidden,
+        "blank": kinds[Kind.BLANK],
         "trailer": kinds[Kind.TRAILER],
-        "continued": kinds[Kind.CONTINUES] - (parts - hidden),
-        "parts": parts,
+        "continued": kinds[Kind.CONTINUES],
     }
     return {kind: number for kind, number in lines.items() if number}
 
@@ -59,13 +55,6 @@ def numbered(kinds: Kinds, counts: Counter[Kind]) -> pl.DataFrame:
     times = np.bincount(kinds, minlength=len(Kind)).tolist()
     counts.update(dict(zip(Kind, times, strict=True)))
     return pl.DataFrame({"row": rows, "line": lines})
-
-
-class Fault(NamedTuple):
-    """Why a line or record is refused: its reason code, and the wrong size or where it is wrong."""
-
-    code: str
-    found: str | None
 
 
 def with_faults(numbers: pl.DataFrame, faults: Iterable[Fault]) -> pl.DataFrame:
@@ -159,9 +148,12 @@ class LineKinds:
         return {place: self._fault_of(line) for place, line in self._refused(lines, kinds)}
 
     def _fault_of(self, line: str) -> Fault:
+        own_fault = grammar.refusal(line)
+        if own_fault is not None:
+            return own_fault
         code = self.fault(line)
-        if code not in grammar.SIZES or self._grammar.refusal(line):
-            return Fault(code, None)
+        if code not in grammar.SIZES:
+            return Fault(code)
         size = self._grammar.size(line)
         return Fault(code, f"{size} {self._grammar.unit}")
 

@@ -118,7 +118,7 @@ def plan_mapping(
     is set or `[columns]` is not.
     """
     decided = _decided_columns(issuer, note)
-    finder = _Finder(header, has_date_cells=issuer.source.format == "xlsx")
+    finder = _Finder(header, has_date_cells=issuer.source.is_workbook)
     specs = decided or _portals_own(finder, template)
     absent = [target for target in portal.REQUIRED if target not in specs]
     finder.missing += [f"for {target}, which [columns] does not name" for target in absent]

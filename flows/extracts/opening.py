@@ -1,7 +1,7 @@
 """Reading an extract of the store again: pinned, decrypted, and proven by its digest."""
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from io import BytesIO
 from typing import BinaryIO
@@ -9,11 +9,10 @@ from typing import BinaryIO
 from flows.errors import OperatorError
 from flows.extracts.decode import Readable
 from flows.extracts.errors import TruncatedError
-from flows.extracts.joined.pair import combined_digest
 from flows.runs.context import IssuerContext
 from flows.runs.openpgp import is_cut_off, looks_like_message, recipients
 from flows.runs.sealing import OTHER_KEYS, Opener, SealedUnreadableError
-from flows.runs.store import Entry, ObjectChangedError
+from flows.runs.store import Entry, ObjectChangedError, Store
 from schemas.manifest import SourceIdentity
 
 HEAD = 64  # bytes that show whether an extract is PGP-encrypted
@@ -44,6 +43,31 @@ class WrongKeyForExtractError(OperatorError):
         "which is not the private key of CARDLINK_PRIVATE_KEY_FILE."
     )
     next_step = GIVE_KEY
+
+
+def together(entries: Sequence[Entry]) -> Entry:
+    """Return an extract and its second file as one; both are pinned."""
+    return Entry(
+        key=entries[0].key,
+        size=sum(entry.size for entry in entries),
+        modified=max(entry.modified for entry in entries),
+        version=" ".join(entry.version for entry in entries),
+        files=tuple(entries),
+    )
+
+
+def combined_digest(digests: Sequence[str]) -> str:
+    """Return what identifies files together: the SHA-256 of their digests, a line each."""
+    return hashlib.sha256("".join(f"{digest}\n" for digest in digests).encode()).hexdigest()
+
+
+def stored_entry(store: Store, source: SourceIdentity) -> Entry:
+    """Return an extract as it is stored now, with its second file where its run had one."""
+    entries = []
+    for key in [file.key for file in source.files] or [source.key]:
+        with store.open(key) as stream:
+            entries.append(stream.entry)
+    return entries[0] if len(entries) == 1 else together(entries)
 
 
 class Pair:

@@ -18,11 +18,10 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 
-from flows.extracts import grammar, segments
-from flows.extracts.decode import BLOCK, Readable, as_utf8, without_escapes
+from flows.extracts import grammar
+from flows.extracts.decode import BLOCK, Readable, as_utf8, line_blocks, without_escapes
 from flows.extracts.errors import EmptyExtractError, HeaderError, TrailerError, TruncatedError
 from flows.extracts.header import header_names, is_closed, is_sep_line, otherwise_closed
-from flows.extracts.joined.aside import Aside
 from flows.extracts.line_kinds import (
     Kind,
     Kinds,
@@ -33,8 +32,6 @@ from flows.extracts.line_kinds import (
     with_faults,
 )
 from flows.extracts.parsing import Parser
-from flows.extracts.readers import as_text
-from flows.extracts.records.text import text_blocks, text_encoding
 from flows.extracts.trailer import ControlRecords, HashTotal
 from schemas.manifest import JoinedRows
 from schemas.source import SourceSettings
@@ -59,7 +56,7 @@ class Extract:
 
     It has the lines `before`, its `header`, and its blocks, which can be read once; after that, the
     `kinds` of its lines and the `trailer_count` are final. `proven`: its run has proven it whole.
-    `aside` takes the records of other types, where they are joined by key. Raises ExtractError.
+    `lines`: whole lines that were made of the stream, which is not read then. Raises ExtractError.
     """
 
     def __init__(
@@ -70,19 +67,15 @@ class Extract:
         *,
         proven: bool = False,
         block: int = BLOCK,
-        aside: Aside | None = None,
+        lines: Iterator[bytes] | None = None,
+        controls: ControlRecords | None = None,
     ) -> None:
         self.kinds: Counter[Kind] = Counter()
         self.before: list[str] = []
         self.tally: JoinedRows | None = None  # nothing is joined here
-        self._parts = Counter[str]()  # records that are no rows but parts of them, by type
-        self._blocks = text_blocks(stream, settings, name, block)
-        settings = as_text(settings)
-        if settings.segments:
-            self._blocks = segments.row_lines(self._blocks, settings, aside, self._parts)
-            settings = segments.as_rows(settings)
+        self._blocks = lines or line_blocks(stream, settings.encoding, name, block)
         self._settings = settings
-        self._encoding = text_encoding(settings)
+        self._encoding = settings.encoding
         self._name = name
         self._proven = proven
         self._line_ends = 0
@@ -94,12 +87,12 @@ class Extract:
         self.header = self._read_header()
         if self._open and self.kinds[Kind.HEADER] and settings.final_newline and not proven:
             raise TruncatedError(name=name, problem="it ends within its header")
-        self._controls = ControlRecords(settings, name)
+        self._controls = controls or ControlRecords(settings, name)
         self._total: HashTotal | None = None if proven else self._controls.sum_up(self.header)
         self._controls.take_header(self.before)
         self._line_kinds = LineKinds(settings, self._header_line, len(self.header))
         self._closed = False  # its lines end in a delimiter
-        self._fit_header()
+        self.fit_header()
         self._parser = Parser(settings, self.header)
 
     @property
@@ -124,8 +117,7 @@ class Extract:
     @property
     def set_aside(self) -> dict[str, int]:
         """The lines that are no rows, by kind, once all were read."""
-        parts = self._parts.total()
-        return set_aside(self.kinds, parts, hidden=parts)
+        return set_aside(self.kinds)
 
     @property
     def height(self) -> int:
@@ -199,7 +191,7 @@ class Extract:
             return None
         return Kind.HEADER if line.strip() else Kind.BLANK
 
-    def _fit_header(self) -> None:
+    def fit_header(self) -> None:
         """Refuse a header that fits none of the next lines, also with a delimiter more or less.
 
         It is refused before another error shows names that may be cells.
@@ -224,8 +216,6 @@ class Extract:
         """Take a delimiter from the end of the header, or put one there, where it then fits more
         lines; return the records.
         """
-        if self._settings.segments:
-            return records
         header = otherwise_closed(self.header)
         line_kinds = LineKinds(self._settings, self._header_line, len(header))
         others = lines.filter(line_kinds.of(lines, quoted=True, last=False) == Kind.RECORD)
@@ -331,7 +321,6 @@ class Extract:
             raise TruncatedError(name=self._name, problem=problem)
         if not self.height:
             raise EmptyExtractError(name=self._name, problem="it has no data row")
-        self._controls.check_parts(self.height, self._parts.total())
         if self._total is not None:
             self._total.check(self.height, self.kinds[Kind.REFUSED])
 

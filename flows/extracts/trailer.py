@@ -43,22 +43,6 @@ def stated_number(
     return int(text or "")
 
 
-def rows_in_trailer(
-    stated: int | None, rows: int, parts: int, settings: SourceSettings, name: str
-) -> int | None:
-    """Return the count of a trailer that counts rows.
-
-    One that counts all records is compared here: with the rows, and the parts that belong to them.
-    Raises TrailerError.
-    """
-    if settings.trailer_counts == "rows" or stated is None:
-        return stated
-    if stated != rows + parts:
-        problem = f"it counts {stated:,} records, and {rows + parts:,} were read"
-        raise TrailerError(name=name, problem=problem)
-    return None
-
-
 def _group(pattern: re.Pattern[str], figure: Figure) -> str | int:
     return figure.name if figure.name in pattern.groupindex else figure.group
 
@@ -98,17 +82,15 @@ class ControlRecords:
 
     def take_trailer(self, line: str, number: int) -> None:
         """Take what the trailer states; TrailerError where the header record counts otherwise."""
-        stated = self._taken(line, number, self._settings.trailer or "", "trailer")
+        stated = self.count_in_trailer(line, number)
         self._in_trailer = stated
-        counts_rows = self._settings.trailer_counts == "rows"
-        if counts_rows and self._in_header not in (None, stated):
+        if self._in_header not in (None, stated):
             problem = f"it counts {stated} rows, and the header record {self._in_header}"
             raise TrailerError(name=self._name, problem=problem)
 
-    def check_parts(self, rows: int, parts: int) -> None:
-        """Compare a trailer that counts all records with the rows and parts read; TrailerError."""
-        settings = self._settings
-        self._in_trailer = rows_in_trailer(self._in_trailer, rows, parts, settings, self._name)
+    def count_in_trailer(self, line: str, number: int) -> int:
+        """Return what the trailer counts; its hash total is taken; TrailerError."""
+        return self._taken(line, number, self._settings.trailer or "", "trailer")
 
     def _taken(self, line: str, number: int, pattern: str, record: str) -> int:
         error = TrailerError if record == "trailer" else HeaderRecordError
@@ -168,7 +150,7 @@ class HashTotal:
 def unproven(source: SourceSettings) -> list[str]:
     """Return the remark on settings by which a file that was cut behind a record would pass."""
     proofs = (source.trailer, source.header_record, source.sidecar)
-    if any(proof is not None for proof in proofs) or source.format == "xlsx":
+    if any(proof is not None for proof in proofs) or source.is_workbook:
         return []
     return [
         "nothing proves an extract whole: one that was cut off behind a record would pass; "

@@ -12,6 +12,7 @@ from flows.runs.answers import ANSWERS
 from flows.runs.decisions import BREAK, decisions
 from flows.runs.errors import UnknownRunError
 from flows.runs.identity import canonical, digest
+from flows.runs.journal import COMMAND
 from flows.runs.single_links import CAME, REQUESTED
 from flows.runs.stored_run import StoredRun
 from flows.submissions.dismissals import dismissals
@@ -56,7 +57,8 @@ def _journal(run: StoredRun) -> Iterator[HistoryEvent]:
             continue
         reason = {"reason": entry.reason} if entry.reason else {}
         facts = {**more.pop(entry.what, {}), **entry.facts, **reason}
-        facts.pop(ANSWERS, None)
+        for name in (ANSWERS, COMMAND):
+            facts.pop(name, None)
         yield HistoryEvent(entry.at.isoformat(), entry.what, entry.by, facts)
 
 

@@ -666,6 +666,27 @@ REFUSED_EXTRACTS = _kind(
         is_alert=True,
     )
 )
+STOPPED_EXTRACTS = _kind(
+    Kind(
+        "stopped extracts",
+        OPERATOR,
+        "Stopped before anything was sent, and not by what is in the file",
+        Step("check", Slot("issuer"), Slot("name")),
+        (
+            "Put right what it names: a key, the store, the settings, or a file of another "
+            "environment. The next submit tries it again."
+        ),
+        (
+            Choice(
+                "dismiss",
+                "The extract is not sent.",
+                Step("dismiss", Slot("issuer"), Slot("name"), reason=WHY),
+            ),
+        ),
+        noun="extract",
+        of_one_run=True,
+    )
+)
 HELD_BACK = _kind(
     Kind(
         "extracts held back",

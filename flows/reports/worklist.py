@@ -240,7 +240,8 @@ def _refused_extracts(
         stored = StoredRun.by_id(runs.adapters, run)
         key = stored.planned().source.key
         why = _why_refused(stored.refusal)
-        work = _about_file(runs.issuer, kinds.REFUSED_EXTRACTS, key, refused, run, why)
+        kind = _kind_refused(stored.refusal)
+        work = _about_file(runs.issuer, kind, key, refused, run, why)
         gate = GATE_OF.get(stored.refusal.error) if stored.refusal else None
         if not is_stored(runs.store, key):
             abandon = Step("mend abandon", run, reason=WHY, dry_run=True)
@@ -256,6 +257,13 @@ def _is_usual(refusal: Refusal | None, alerts: Alerts) -> bool:
     """Return whether an extract was refused because it is empty, as it may be."""
     is_empty = refusal is not None and refusal.error == "EmptyExtractError"
     return is_empty and alerts.empty_extract == "allow"
+
+
+def _kind_refused(refusal: Refusal | None) -> str:
+    """Return the kind of work about a refused extract, by who can mend it."""
+    if refusal is None or refusal.of_content:
+        return kinds.REFUSED_EXTRACTS
+    return kinds.STOPPED_EXTRACTS
 
 
 def _why_refused(refusal: Refusal | None) -> str:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import polars as pl
 
 from flows.errors import OperatorError
-from flows.extracts.joined.pair import stored_entry
+from flows.extracts.opening import stored_entry
 from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
 from flows.runs.frames import shaped

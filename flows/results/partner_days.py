@@ -1,4 +1,5 @@
-"""Days as the partner writes them; what cannot be read has a form, which says how it is written.
+"""Days and times as the partner writes them; what cannot be read has a form, which says how it is
+written.
 
 The day of a time is the day that is written there, in whatever zone. Between day and month nothing
 is guessed: of `03/04/2027` the other days of the file, or the setting `day_first`, have to say
@@ -7,7 +8,7 @@ which is which.
 
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -38,6 +39,12 @@ _EPOCH = re.compile(r"(?P<seconds>[1-3][0-9]{9})(?:\.?[0-9]{3})?")
 _NUMBERS = re.compile(
     rf"(?P<first>[0-9]{{1,2}})(?P<dash>[-/.])(?P<second>[0-9]{{1,2}})(?P=dash)"
     rf"(?P<third>20[0-9]{{2}}|[0-9]{{2}}){_TIME}",
+    re.IGNORECASE | re.ASCII,
+)
+_MOMENT = re.compile(
+    r"[T ](?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2})(?:[.,][0-9]+)?)?"
+    r"(?: ?(?P<half>[AP])M)?(?: ?(?:Z|UTC|GMT))?"
+    r"(?: ?(?P<sign>[+-])(?P<hours>[0-9]{2}):?(?P<minutes>[0-9]{2}))?(?: \([A-Za-z ]{1,40}\))?",
     re.IGNORECASE | re.ASCII,
 )
 _SIGNS = ((r"[^\W\d_]", "A"), (r"\d", "9"), ("[^ -~]", "?"))
@@ -71,6 +78,33 @@ def read_days(texts: Iterable[str], *, is_day_first: bool | None = None) -> dict
 def read_day(text: str, *, is_day_first: bool | None = None) -> PartnerDay:
     """Return what a text says that stands alone."""
     return read_days([text], is_day_first=is_day_first)[text]
+
+
+def read_moment(text: str) -> datetime | None:
+    """Return the time that a text says, in UTC; None where it says none, such as a day alone.
+
+    A time without a zone is of UTC.
+
+    >>> f"{read_moment('2026-11-20T10:00:00-08:00')}"
+    '2026-11-20 18:00:00+00:00'
+    """
+    epoch = _EPOCH.fullmatch(text)
+    if epoch:
+        return datetime.fromtimestamp(int(epoch["seconds"]), UTC)
+    day = read_day(text).day
+    written = _MOMENT.search(text)
+    if day is None or written is None:
+        return None
+    numbers = {name: int(written[name] or 0) for name in ("minute", "second", "hours", "minutes")}
+    hour = int(written["hour"])
+    if written["half"]:
+        hour = hour % 12 + (12 if written["half"].upper() == "P" else 0)
+    ahead = timedelta(hours=numbers["hours"], minutes=numbers["minutes"])
+    try:
+        clock = time(hour, numbers["minute"], numbers["second"], tzinfo=UTC)
+    except ValueError:
+        return None
+    return datetime.combine(day, clock) - (ahead if written["sign"] != "-" else -ahead)
 
 
 @lru_cache(1024)

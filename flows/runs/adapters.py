@@ -26,7 +26,10 @@ class NoReasonError(OperatorError):
 
 
 class Adapters(NamedTuple):
-    """Everything outside: storage, the clock, who is acting, and the database."""
+    """Everything outside: storage, the clock, who is acting, and the database.
+
+    `command`: a digest of the command line by which a person decides, "" where nobody does.
+    """
 
     store: Store
     now: Callable[[], datetime]
@@ -34,6 +37,7 @@ class Adapters(NamedTuple):
     database: Transactions
     connections: int = 16  # requests at a time
     prover: Prover = NOT_PROVED  # of entries of the journal
+    command: str = ""
 
     def within(self, connection: Connection) -> Self:
         """Return the same for whoever reads within the transaction of a connection."""

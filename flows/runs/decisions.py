@@ -5,15 +5,16 @@ What is decided is checked in the transaction in which it is written: there read
 """
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import ColumnElement, Connection, func, select
 
 from flows.runs.adapters import Adapters
 from flows.runs.documents import record_of_row
-from flows.runs.journal import Act
-from schemas.database import DECISION
+from flows.runs.journal import COMMAND, Act, Entry, entries, plain
+from schemas.database import DECISION, JOURNAL, METADATA
 from schemas.records import Record
 
 EXTRACT: Final = "extract"  # by the digest of its content
@@ -118,6 +119,43 @@ def decision_rows(
     with adapters.database.snapshot() as connection:
         rows = connection.execute(query.order_by(DECISION.c.number)).mappings().all()
     return [{**row, "at": row["at"].isoformat()} for row in rows]
+
+
+def done_before(adapters: Adapters, issuer: str, command: str) -> Entry | None:
+    """Return what a command line did when it was given last; None where it did nothing, or what it
+    wrote is something else by now.
+    """
+    is_by_command = JOURNAL.c.facts[COMMAND].as_string() == command
+    done = entries(adapters, issuer, is_by_command)
+    if not done:
+        return None
+    of_entry = (JOURNAL.c.issuer == issuer, JOURNAL.c.number == done[-1].number)
+    with adapters.database.snapshot() as connection:
+        changes = connection.execute(select(JOURNAL.c.changes).where(*of_entry)).scalar_one()
+        stands = all(_stands(connection, issuer, change) for change in changes)
+    return done[-1] if stands else None
+
+
+def _stands(connection: Connection, issuer: str, change: Mapping[str, Any]) -> bool:
+    """Return whether a row is as an entry of the journal says that it was written."""
+    table = METADATA.tables[change["table"]]
+    values = change["values"] or {}
+    key = change.get("key") or {
+        column.name: values[column.name] for column in table.primary_key if column.name in values
+    }
+    key |= {name: value for name, value in values.items() if name in key}
+    query = select(table).where(
+        table.c.issuer == issuer, *(table.c[name] == value for name, value in key.items())
+    )
+    row = connection.execute(query).mappings().first()
+    if row is None or not values:
+        return row is None and not values
+    written = {name: _plain(row[name]) for name in values}
+    return written == values
+
+
+def _plain(value: Any) -> Any:
+    return plain(value.astimezone(UTC) if isinstance(value, datetime) else value)
 
 
 def _read(

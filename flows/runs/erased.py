@@ -74,7 +74,8 @@ class NamedPeople(NamedTuple):
 
     def named_by(self, cuids: pl.Series) -> pl.Series:
         """Return which cuids are theirs."""
-        return cuids.is_in(list(self.cuids)).fill_null(value=False)
+        own = one_spelling(pl.Series(sorted(self.cuids), dtype=pl.String))
+        return one_spelling(cuids).is_in(own.implode()).fill_null(value=False)
 
     def described_by(self, contents: pl.Series) -> pl.Series:
         """Return which contents are those of their rows."""
@@ -94,7 +95,8 @@ class ErasedPeople:
 
     def digests_of(self, people: NamedPeople) -> tuple[str, ...]:
         """Return the digests of all that cardholders are known by."""
-        cuids = [self._digest(f"cuid {cuid}") for cuid in sorted(people.cuids)]
+        spellings = one_spelling(pl.Series(sorted(people.cuids), dtype=pl.String))
+        cuids = [self._digest(f"cuid {cuid}") for cuid in spellings.unique(maintain_order=True)]
         return (*cuids, *(self._digest(f"content {text}") for text in sorted(people.contents)))
 
     def marked(self, sha256: str) -> str:
@@ -105,7 +107,7 @@ class ErasedPeople:
 
     def named_by(self, cuids: pl.Series) -> pl.Series:
         """Return which cuids are those of erased cardholders."""
-        return self._holds("cuid", cuids)
+        return self._holds("cuid", one_spelling(cuids))
 
     def described_by(self, contents: pl.Series) -> pl.Series:
         """Return which contents are those of erased cardholders' rows."""
@@ -124,6 +126,14 @@ class ErasedPeople:
 
 
 NOBODY = ErasedPeople()
+
+
+def one_spelling(cuids: pl.Series) -> pl.Series:
+    """Return cuids as they are compared for an erasure: whatever their case, spaces, and form of
+    Unicode. Whoever is forgotten as `C3` is not sent as `c3`, which the partner may take for one.
+    """
+    plain = cuids.str.normalize("NFKC").str.to_lowercase()
+    return plain.str.replace_all(r"\s+", " ").str.strip_chars()
 
 
 def erasures(adapters: Adapters, issuer: str) -> list[Erasure]:

@@ -16,6 +16,7 @@ from schemas.database import JOURNAL
 ANSWERED = "answered"  # by result files that were ingested: their names are `results`
 TAKEN_BACK = "answer taken back"  # by result files that answer the run no more
 REFUSED = "refused"  # at an attempt that an error ended
+FOR_OPERATOR = "operator"  # who acts where the content of an extract is not to blame
 CANCELLED = "cancelled"  # chunks that are never sent
 ASKED = "asked"  # questions to the partner were written: their digest
 REPEATED = "resubmitted"  # rows were sent again: by which `run`
@@ -60,5 +61,6 @@ def refusals(adapters: Adapters, issuer: str, which: ColumnElement[bool]) -> dic
 
 
 def _refusal(entry: Entry, first: datetime, facts: Any) -> Refusal:
-    more = (facts["under"], facts.get("then", ""))
+    of_content = facts.get("who") != FOR_OPERATOR
+    more = (facts["under"], facts.get("then", ""), of_content)
     return Refusal(facts["why"], facts["sentence"], entry.at, first, *more)

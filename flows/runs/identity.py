@@ -9,7 +9,6 @@ from pydantic import BaseModel
 from flows.runs.header import Header
 from schemas.issuer import Issuer
 from schemas.portal import INTERFACE
-from schemas.source import PROOFS
 
 
 def canonical(document: BaseModel | dict[str, Any]) -> bytes:
@@ -29,7 +28,7 @@ def row_settings(issuer: Issuer, header: Header) -> dict[str, Any]:
     """Return every setting that decides which rows are in which chunk and how they are written."""
     columns = {"columns", "status", "eligible", "rules", "repairs"}
     shaping = issuer.model_dump(mode="json", include=columns)
-    shaping["source"] = issuer.source.model_dump(mode="json", exclude=set(PROOFS))
+    shaping["source"] = issuer.source.model_dump(mode="json", exclude=set(issuer.source.PROOFS))
     if issuer.full_portfolio:
         shaping["portfolio"] = issuer.portfolio.model_dump(mode="json")
     else:

@@ -16,6 +16,7 @@ from flows.runs.identity import canonical, digest
 from schemas.database import JOURNAL
 
 T = TypeVar("T")
+COMMAND = "command"  # the fact of a decision that says by which command line it was made
 _SEALED = ("digest", "proof")  # columns of an entry that are made of the others
 
 
@@ -91,6 +92,8 @@ def enter(
         result = work(doing)
         own = (what, doing.run, doing.facts, doing.changes)
         entries = [own] if doing.changes or doing.facts else []
+        if reason and adapters.command:
+            doing.facts[COMMAND] = adapters.command
         entries += [(done, of_run, facts, []) for done, of_run, facts in doing.notes]
         for done, of_run, facts, changes in entries:
             entry = {

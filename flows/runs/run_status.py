@@ -16,7 +16,8 @@ class Refusal(NamedTuple):
     """What refused a run at its last attempt: the error, its sentence, when.
 
     `first` is when the run was first refused; `under` the digest of the settings, "" by an earlier
-    version. `then`: what to do where the extract is wrong.
+    version. `then`: what to do where that is no decision. `of_content`: another content alone can
+    change it; else it is for the operator: a key, the store, settings, another environment.
     """
 
     error: str
@@ -25,6 +26,7 @@ class Refusal(NamedTuple):
     first: datetime
     under: str = ""
     then: str = ""
+    of_content: bool = True
 
 
 class RunStatus(NamedTuple):

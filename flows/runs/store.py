@@ -10,7 +10,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import NamedTuple, Protocol, Self, TypeVar, runtime_checkable
 
-from flows.errors import CardlinkError, OperatorError, TryAgainError, fields_of
+from flows.errors import CardlinkError, LimitError, OperatorError, TryAgainError, fields_of
 from flows.runs.identity import digest
 from flows.steps import ISSUER, Sentence, Step
 
@@ -206,6 +206,18 @@ class StoreRefusedError(OperatorError):
     )
 
 
+class DiskRefusedError(StoreRefusedError):
+    """The file system of a store that is a directory refused for a reason cardlink does not know,
+    such as a device that is gone.
+    """
+
+    message = "The file system refused {place} ({code})."
+    next_step = (
+        "Look at its disk and its mount: `errno` explains the code, and the system's log says what "
+        "happened. Then run {same_command} again."
+    )
+
+
 class StoreEndpointError(OperatorError):
     """What answers is not S3, or not that of the bucket: a proxy, a sign-in page, another region;
     or it leaves out what S3 does.
@@ -271,6 +283,9 @@ class VerdictRefusedError(OperatorError):
         "Do not open it: tell security, and have it removed; then ask its sender for a clean one."
     )
 
+
+# What may be over in a moment, so that an adapter tries again.
+TEMPORARY = (StoreBusyError, LimitError)
 
 # What may be wrong with one object while others can be read.
 ABOUT_ONE_OBJECT = (

@@ -4,9 +4,9 @@ import hashlib
 from contextlib import closing
 
 from flows.errors import OperatorError
-from flows.extracts.delivery import ExtractWaitsError, companions, waits_for
+from flows.extracts.delivery import ExtractWaitsError, companions, waits_for, with_second_file
 from flows.extracts.errors import checked_name
-from flows.extracts.joined.pair import combined_digest, with_partner
+from flows.extracts.opening import combined_digest
 from flows.runs.context import IssuerContext
 from flows.runs.dropped_files import dropped_files
 from flows.runs.keys import extracts
@@ -40,7 +40,7 @@ def find_extract(context: IssuerContext, name: str) -> Entry:
             waits = waits_for(context, entry, files)
             if waits:
                 raise ExtractWaitsError(extract=entry.key, missing=waits)
-            return with_partner(entry, files, context.issuer.source)
+            return with_second_file(entry, files, context.issuer.source)
     newest = sorted(listed, key=lambda entry: entry.modified)[-3:]
     available = ", ".join(entry.key.removeprefix(prefix) for entry in newest) or "nothing"
     raise ExtractNotFoundError(name=name, prefix=prefix, available=available)

@@ -15,8 +15,7 @@ from typing import Literal, NamedTuple
 
 from flows.book.known_runs import KnownPlan
 from flows.book.stored_book import known_plans
-from flows.extracts.delivery import business_date, is_extract, missing, waits_for
-from flows.extracts.joined.pair import with_partner
+from flows.extracts.delivery import business_date, is_extract, missing, waits_for, with_second_file
 from flows.runs.business_date import date_in_name
 from flows.runs.context import IssuerContext
 from flows.runs.decisions import EXTRACT, decisions_by_subject
@@ -172,7 +171,7 @@ def _stored_extracts(
         if not is_extract(file.key.removeprefix(prefix), source):
             stored.append(ExtractState(file.key, "ignored", entry=file))
             continue
-        entry = with_partner(file, files, source)
+        entry = with_second_file(file, files, source)
         sha256 = history.digests.get(_version(entry), "")
         state: State = "pending"
         try:

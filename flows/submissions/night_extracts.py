@@ -7,10 +7,8 @@ well: the watch has an alert for it, and the worklist a line. `submit` tries it 
 typed.
 """
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
-from flows.errors import BalanceError, CardlinkError, ExtractError, GateError
 from flows.extensions import starts_often
 from flows.runs.context import IssuerContext
 from flows.runs.stored_run import StoredRun
@@ -22,7 +20,6 @@ _UNDECIDED: dict[State, str] = {
     "held back": "{key} is held back: the worklist asks for a decision",
     "repeated": "{key} repeats an extract that was sent: the worklist asks for a decision",
 }
-OF_CONTENT = (ExtractError, GateError, BalanceError)  # what another content alone can change
 
 
 class NightExtracts(NamedTuple):
@@ -62,15 +59,8 @@ def is_left(context: IssuerContext, extract: ExtractState) -> bool:
         return False
     run = StoredRun.by_id(context.adapters, extract.run)
     refusal = run.refusal
-    if refusal is None or refusal.error not in set(_names(*OF_CONTENT)):
+    if refusal is None or not refusal.of_content:
         return False
     version = extract.entry.version if extract.entry else ""
     is_same_file = run.planned().source.version == version
     return is_same_file and refusal.under == settings_now(context.issuer)
-
-
-def _names(*kinds: type[CardlinkError]) -> Iterator[str]:
-    """Yield the names of these errors, and of those that are made from them."""
-    for kind in kinds:
-        yield kind.__name__
-        yield from _names(*kind.__subclasses__())

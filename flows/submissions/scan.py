@@ -15,9 +15,8 @@ import polars as pl
 
 from flows.extracts.decode import Readable
 from flows.extracts.errors import EmptyExtractError
-from flows.extracts.joined.pair import stored_entry
 from flows.extracts.mapping import plan_mapping
-from flows.extracts.opening import open_extract
+from flows.extracts.opening import open_extract, stored_entry
 from flows.extracts.reader import Block
 from flows.extracts.rows import open_rows
 from flows.extracts.sidecar import read_sidecar
@@ -61,7 +60,7 @@ class Scan:
         self._selected = scope.selected is not None
         # selected rows: the run that they were in has proved that the extract is whole
         proofs = SourceSettings() if self._selected else issuer.source
-        self._is_csv = issuer.source.format == "csv" and issuer.source.copybook is None
+        self._has_named_columns = issuer.source.has_named_columns
         files: Sequence[SourceFile | SourceIdentity] = source.files or (source,)
         sidecars = [read_sidecar(context.adapters.store, proofs, file.key) for file in files]
         for file, sidecar in zip(files, sidecars, strict=True):
@@ -125,7 +124,7 @@ class Scan:
 
     @property
     def _named_columns(self) -> tuple[str, ...]:
-        return tuple(self._extract.header) if self._is_csv else ()
+        return tuple(self._extract.header) if self._has_named_columns else ()
 
     @property
     def layout(self) -> Layout:

@@ -21,7 +21,7 @@ from flows.runs.claim import claimed, clean_up, work_on
 from flows.runs.commits import OvertakenError, read_last_turn
 from flows.runs.context import IssuerContext
 from flows.runs.erased import erased_people
-from flows.runs.events import REFUSED, record_event
+from flows.runs.events import FOR_OPERATOR, REFUSED, record_event
 from flows.runs.identity import canonical, digest
 from flows.runs.keys import RunKeys
 from flows.runs.sealing import Sealer
@@ -207,7 +207,8 @@ def _committed(
         if job.opened:  # before the commit: a crash right after it would lose the record
             record_event(adapters, run.keys, "opened", gates=sorted(job.opened))
         with stage("check and seal", run=job.plan.run) as note:
-            built = _build(context, job, sealer, report_progress, claim.epoch)
+            built = build_run(context, job, sealer, report_progress, claim.epoch)
+            _judge(context, job, built)
             note(**built.manifest.counts.model_dump(include={"read", "submitted", "rejected"}))
         with stage("commit", run=job.plan.run):
             is_first = commit_run(context, job, built.manifest, claim)
@@ -224,7 +225,7 @@ def settings_now(issuer: Issuer) -> str:
 @contextmanager
 def _recording_refusal(context: IssuerContext, keys: RunKeys) -> Iterator[None]:
     """Record name and sentence of the error that refused a run in the run's history, under which
-    settings, and of an extract that is wrong what to do.
+    settings, and what to do where that is no decision.
     """
     try:
         yield
@@ -236,38 +237,31 @@ def _recording_refusal(context: IssuerContext, keys: RunKeys) -> Iterator[None]:
                 "sentence": error.what_happened.rstrip("."),
                 "under": settings_now(context.issuer),
             }
-            if isinstance(error, ExtractError):
+            if isinstance(error, ExtractError | OperatorError):
                 facts["then"] = error.what_next
+            if isinstance(error, OperatorError):
+                facts["who"] = FOR_OPERATOR
             record_event(context.adapters, keys, REFUSED, **facts)
         raise
 
 
-def _build(
-    context: IssuerContext, job: Job, sealer: Sealer, on_progress: OnProgress, epoch: int
-) -> Built:
-    """Build chunks and ledger of a run, and judge it: raises the error of the first failing gate.
-
-    UnexpectedOutcomeError where the outcome is another than the one that was approved.
+def _judge(context: IssuerContext, job: Job, built: Built) -> None:
+    """Raise the error of the first gate that a run fails; UnexpectedOutcomeError where its outcome
+    is another than the one that was approved.
     """
-    built = build_run(context, job, sealer, on_progress, epoch)
     opened = OPENABLE if job.plan.selection else job.opened
     refused = next(refusals(built, context.issuer, opened), None)
     if refused is not None:
         run = StoredRun.by_id(context.adapters, job.plan.run)
         write_unsent(run, built.manifest, portfolio=context.issuer.full_portfolio)
         raise refused
-    _refuse_unexpected(job, built.manifest)
-    return built
-
-
-def _refuse_unexpected(job: Job, manifest: Manifest) -> None:
-    """Raise UnexpectedOutcomeError where a run would not have the outcome that was approved."""
     source = job.plan.source
-    outcome = ExpectedOutcome(source.sha256, manifest.counts, manifest.reasons)
+    counts = built.manifest.counts
+    outcome = ExpectedOutcome(source.sha256, counts, built.manifest.reasons)
     if job.expected is not None and job.expected != outcome:
         raise UnexpectedOutcomeError(
             extract=source.key,
-            now=manifest.counts.submitted,
+            now=counts.submitted,
             listed=job.expected.counts.submitted,
         )
 

@@ -222,7 +222,7 @@ def test_an_extract_waits_for_its_verdict_and_one_that_is_not_clean_is_never_tak
         facts(tmp_path, "submit", "bank"),
         facts(tmp_path, "submit", "bank", "--extract", name),
     )
-    shown = facts(tmp_path, "extracts", "bank")
+    shown = facts(tmp_path, "worklist", "bank", "--all")
     alerts = [one.kind for one, _ in told(wire(tmp_path, "bank"))]
     tag(place, key, "CLEAN")
     taken = facts(tmp_path, "submit", "bank")

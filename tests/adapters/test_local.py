@@ -22,13 +22,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.adapters.local import LocalStore
-from flows.errors import CardlinkError
+from flows.errors import CardlinkError, LimitError
 from flows.runs.store import (
     KeyRefusedError,
     ObjectChangedError,
     ObjectMissingError,
     StoreDeniedError,
-    StoreFullError,
     StoreMissingError,
 )
 
@@ -221,18 +220,21 @@ def test_a_root_that_is_not_there_is_refused_and_not_made(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("operation", ["create", "replace"])
-def test_a_full_disk_is_a_named_error_and_leaves_nothing(tmp_path: Path, operation: str) -> None:
+def test_a_limit_of_the_size_of_files_is_named_and_leaves_nothing(
+    tmp_path: Path, operation: str
+) -> None:
     store = LocalStore(tmp_path)
 
-    with no_file_larger_than(10_000), pytest.raises(StoreFullError) as full:
+    with no_file_larger_than(10_000), pytest.raises(LimitError) as met:
         store.create("a", b"x" * 20_000) if operation == "create" else store.replace(
             "a", [b"x" * 20_000]
         )
 
     assert [] == list(tmp_path.iterdir())
-    assert full.value.__context__ is None
-    assert f"no room left for a on the disk of {tmp_path} (EFBIG). Make room there" in str(
-        full.value
+    assert met.value.__context__ is None
+    assert (
+        "work on a could not go on: no file may have more than 10,000 bytes (ulimit -f)."
+        == met.value.what_happened
     )
 
 
@@ -366,7 +368,7 @@ def accepted(act: Callable[[], object]) -> bool:
 
 @contextmanager
 def no_file_larger_than(size: int) -> Iterator[None]:
-    """Let writes end as on a full disk; needs no rights and no disk."""
+    """Limit what this process may write to one file."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:

@@ -14,7 +14,9 @@ import pytest
 
 from flows.adapters import local
 from flows.adapters.local import LocalStore
+from flows.errors import CardlinkError
 from flows.runs.keys import FOLDER_TIME, TEMPORARY, shown
+from flows.runs.retry import Retry
 from flows.runs.store import (
     Entry,
     KeyRefusedError,
@@ -80,6 +82,36 @@ def test_an_object_whose_first_attempt_failed_is_ours_where_it_has_our_content(
     assert created == store.create("a/b", b"same")
     assert (stored or b"same") == content(store, "a/b")
     assert [] == left(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("number", "sentence"),
+    [
+        (errno.ENXIO, "The file system refused a/b (ENXIO)."),
+        (errno.ENODEV, "The file system refused a/b (ENODEV)."),
+        (errno.ENOLINK, "The file system refused a/b (ENOLINK)."),
+        (errno.EMFILE, "work on a/b could not go on: too many open files."),
+        (errno.ENOMEM, "work on a/b could not go on: cannot allocate memory."),
+        (errno.ENOSPC, "There is no room left for a/b ({}ENOSPC)."),
+        (errno.EIO, "The store did not respond for a/b (EIO), even after retries."),
+    ],
+)
+def test_what_a_directory_does_not_do_is_said_in_its_own_words(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch, number: int, sentence: str
+) -> None:
+    store.create("a/b", b"")
+    once = Retry(attempts=1)
+    monkeypatch.setattr(local._with_our_errors, "__defaults__", (None, once))
+    monkeypatch.setattr(Path, "unlink", Once(Path.unlink, number, late=False))
+    monkeypatch.setattr(os, "open", Once(os.open, number, late=False))
+
+    told = []
+    for act in (lambda: store.open("a/b"), lambda: store.delete("a/b")):
+        with pytest.raises(CardlinkError) as refused:
+            act()
+        told.append(refused.value.what_happened)
+
+    assert [sentence.format("")] * 2 == told
 
 
 def test_an_object_that_is_there_at_the_first_attempt_is_another_ones_whatever_it_has(

@@ -20,12 +20,11 @@ from flows.resend.renewal import judged_ending, renewals
 from flows.resend.resubmission import Request, StandingRowsError, plan_resubmit
 from flows.resend.selection import EXCLUDED_SINCE, RowSelection
 from schemas.expressions import PUBLISHED
-from schemas.portal import CUID, NICKNAME, PAN
+from schemas.portal import CUID, FIRST_NAME, NICKNAME, PAN
 from schemas.reasons import EXCLUDED
 from schemas.reasons import EXCLUDED_SINCE as NOT_RENEWED
 from tests.book.test_given_up import stands
 from tests.book.test_upkeep import from_ledgers
-from tests.builders import quick
 from tests.extensions.partner_api.town import Population, town
 
 OTHER = "4111111111111111"  # a published test card
@@ -58,6 +57,32 @@ def test_a_linked_card_that_is_left_out_since_is_not_renewed_from_its_older_row(
     assert (1, {NOT_RENEWED: 1}) == (plan.due, plan.left_out)
     assert ["a"] == [cuid for source in plan.sources for cuid in source.cards["cuid"]]
     assert {"a": "linked", "b": "linked"} == stands(place)
+
+
+def test_who_is_only_ever_named_as_blocked_or_deleted_is_in_a_state_until_a_row_of_theirs_is_sent(
+    tmp_path: Path,
+) -> None:
+    place = place_of(tmp_path)
+    place.people["p"] = {CUID: "p", **BLOCKED}
+    place.people["c"] = {CUID: "c", NICKNAME: "C"}
+    place.night()
+    first = stands(place)
+    attempts = read_book(place.bench.context.adapters, "bank").attempts.height
+    place.people["a"][FIRST_NAME] = "Augusta"
+    place.night()
+    book = read_book(place.bench.context.adapters, "bank")
+    anew = from_ledgers(place.bench)
+    recorded = sorted(book.cards(place.day).rows(), key=str)
+
+    place.people["p"] = {CUID: "p"}
+    place.night()
+    place.answer()
+
+    assert {"a": "linked", "b": "linked", "p": "not eligible", "c": "left"} == first
+    assert attempts + 1 == book.attempts.height  # the change of a
+    assert recorded == anew
+    assert 4 == balance(book.cards(place.day)).named
+    assert "linked" == stands(place)["p"]
 
 
 @pytest.mark.slow
@@ -142,11 +167,10 @@ def test_a_row_that_was_left_out_itself_goes_out_once_the_settings_send_it(tmp_p
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("full", quick(1, [False, True]))
-def test_whoever_was_only_ever_left_out_is_nobody_whom_the_issuer_named(
-    tmp_path: Path, *, full: bool
+def test_whom_a_full_portfolio_only_ever_left_out_is_nobody_whom_the_issuer_named(
+    tmp_path: Path,
 ) -> None:
-    place = place_of(tmp_path, full=full)
+    place = place_of(tmp_path, full=True)
     place.settle("c")
     place.people["c"] |= BLOCKED
     place.night()

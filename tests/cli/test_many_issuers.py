@@ -32,6 +32,8 @@ COMMANDS: dict[str, Callable[[Context], Result]] = {
     "trace": lambda context: trace(context, "c-1"),
     "purge": lambda context: purge(context, dry_run=True),
 }
+# of an issuer without runs these look into the database alone, and do not miss its store
+OF_DATABASE = ("cardholders", "trace")
 
 
 @pytest.fixture(scope="module")
@@ -70,9 +72,11 @@ def test_an_issuer_that_cannot_be_read_stops_no_other_and_says_why(banks: Path, 
     done = COMMANDS[name](Context(banks))
 
     why = {one["not read"]: str(one["why, and what to do"]) for one in done.facts["unread"]}
-    assert ["away", "torn", "wrong"] == list(why)
-    assert [True, True, True] == [
-        "unmounted does not exist (ENOENT). Create it" in why["away"],
+    without_store = [] if name in OF_DATABASE else ["away"]
+    assert [*without_store, "torn", "wrong"] == sorted(why)
+    for issuer in without_store:
+        assert "unmounted does not exist (ENOENT). Create it" in why[issuer]
+    assert [True, True] == [
         "line 1" in why["torn"] and "Correct the file" in why["torn"],
         "colour" in why["wrong"],
     ]

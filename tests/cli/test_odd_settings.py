@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from schemas import reference
 from tests.cli.test_mend import cardlink
 from tests.operations.test_questions import answered
 
-EXAMPLE = Path(__file__).parents[2] / "schemas" / "example.toml"
 ODD: list[Any] = [
     *("", " ", "x", "\u202e", "a" * 300, "../../etc", "(", "(?P<a>", "[", "%", "\n", "\\", ";;"),
     *("s3://", "s3://x/y", "http://", "https://h/x", "2026-02-30", "99 99 * * *", "Mars/Phobos"),
@@ -109,7 +109,7 @@ def test_check_names_a_column_that_an_extract_does_not_have_though_it_was_commit
 
 def keys_of_example() -> dict[Key, Any]:
     """Return every key that there is, with its example: tables too."""
-    example = tomllib.loads(EXAMPLE.read_text())
+    example = tomllib.loads(reference.example())
     return {**dict(leaves(example)), **{(name,): value for name, value in example.items()}}
 
 

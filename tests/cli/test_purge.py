@@ -137,12 +137,12 @@ def test_nights_in_a_row_that_sent_nothing_are_one_line(tmp_path: Path) -> None:
     assert "has a link until" in answer.lines[-2]
 
 
-def test_an_unknown_cuid_is_no_error_and_a_card_number_is(tmp_path: Path) -> None:
+def test_a_cuid_that_nobody_has_is_not_found_and_a_card_number_is_refused(tmp_path: Path) -> None:
     bank(tmp_path)
 
     answer = trace(Context(tmp_path), "nobody")
 
-    assert (0, ["no run with a ledger has this cuid"]) == (answer.exit_code, answer.lines)
+    assert (2, ["no run with a ledger has this cuid"]) == (answer.exit_code, answer.lines)
     with pytest.raises(CardGivenError):
         trace(Context(tmp_path), PUBLISHED[0])
 

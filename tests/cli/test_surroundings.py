@@ -144,11 +144,14 @@ def test_a_commit_whose_result_cannot_be_shown_or_whose_machine_is_odd_is_done(
         ("mkdir gone; cd gone; rmdir ../gone; SUBMIT", 2, "The working directory was removed"),
         ("ulimit -v 600000; SUBMIT", 2, r"The limit of address space \(ulimit -v\) is 585 MB"),
         pytest.param("ulimit -n 12; SUBMIT", 75, "too many open files", marks=slow),
-        pytest.param("ulimit -f 0; SUBMIT", 75, "file too large", marks=slow),
-        pytest.param(
-            "ulimit -f 1; SUBMIT", 75, "gpg did not finish .* killed from outside", marks=slow
+        *(
+            pytest.param(f"ulimit -n {most}; SUBMIT", 75, "too many open files", marks=slow)
+            for most in (5, 8)
         ),
-        pytest.param("ulimit -f 8; SUBMIT", 2, r"There is no room left .*\(EFBIG\)", marks=slow),
+        *(
+            pytest.param(f"ulimit -f {most}; SUBMIT", 75, "no file may have more than", marks=slow)
+            for most in (0, 1, 8, 64)
+        ),
     ],
 )
 def test_a_command_that_a_limit_stops_names_it_in_one_sentence_and_the_next_one_does_the_work(
@@ -209,7 +212,8 @@ def test_a_full_or_read_only_disk_is_named_and_the_next_command_does_the_work(
 @pytest.mark.slow
 def test_a_command_that_only_reads_and_cannot_print_says_so_and_fails(tmp_path: Path) -> None:
     configured(tmp_path, CHUNKS)
-    status, usage = f"{sys.executable} -m flows.cli status", f"{sys.executable} -m flows.cli --help"
+    status = f"{sys.executable} -m flows.cli cardholders bank"
+    usage = f"{sys.executable} -m flows.cli --help"
 
     full = [told(tmp_path, f"{line} >/dev/full") for line in (status, usage)]
     left = told(tmp_path, f"{status} | true; exit ${{PIPESTATUS[0]}}")
@@ -278,7 +282,8 @@ def test_another_user_s_command_is_done_or_names_what_stops_it_and_its_next_one_
 
     ended = told(tmp_path, line.format(another=ANOTHER))
 
-    assert (code, 1) == (ended.returncode, len(ended.stderr.splitlines()))
+    # where it is done, its next step has a name to fill in, which a second line says
+    assert (code, 1 + (code == 0)) == (ended.returncode, len(ended.stderr.splitlines()))
     assert re.search(sentence, ended.stderr)
     again = told(tmp_path, f"chown -R 10001 .; umask 077; {ANOTHER}SUBMIT")
     assert (0, [CHUNKS * 5]) == (again.returncode, committed(tmp_path))

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import pickle
+import resource
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,7 @@ from sqlalchemy import Connection, func, insert, select, text
 from flows.database import connection as connections
 from flows.database import errors
 from flows.database.connection import Database
-from flows.errors import BugError, CardlinkError
+from flows.errors import BugError, CardlinkError, LimitError
 from schemas.database import ISSUER
 
 SECRET = "hunter2"
@@ -29,6 +32,17 @@ def issuers(database: Database) -> list[str]:
 
 def add(name: str) -> Any:
     return lambda connection: connection.execute(insert(ISSUER).values(issuer=name))
+
+
+@contextmanager
+def limited(limit: int, value: int) -> Iterator[None]:
+    """Give this process no more than that for a while."""
+    soft, hard = resource.getrlimit(limit)
+    resource.setrlimit(limit, (value, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(limit, (soft, hard))
 
 
 def error_in(database: Database, statement: str) -> CardlinkError:
@@ -274,6 +288,27 @@ def test_a_full_disk_is_for_the_operator_and_the_act_can_be_done_later(tmp_path:
         database.act("other", fill)
 
     assert ["bank"] == issuers(database)
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "reason"),
+    [
+        (resource.RLIMIT_FSIZE, 20_000, "no file may have more than 20,000 bytes (ulimit -f)"),
+        (resource.RLIMIT_NOFILE, 0, "too many open files"),
+    ],
+)
+def test_a_limit_of_the_process_is_named_and_the_act_can_be_done_later(
+    tmp_path: Path, limit: int, value: int, reason: str
+) -> None:
+    database = Database(tmp_path / "cardlink.db")
+    database.act("bank", lambda _: None)
+
+    with limited(limit, value), pytest.raises(LimitError) as met:
+        database.act("other", lambda _: None)
+
+    assert {"place": f"work on the database {database.place}", "reason": reason} == met.value.fields
+    database.act("other", lambda _: None)
+    assert ["bank", "other"] == issuers(database)
 
 
 def test_a_file_that_was_removed_is_made_anew(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
@@ -72,9 +72,18 @@ def after_nights(folder: Path, database: Database) -> Bench:
     return bench
 
 
-@pytest.fixture
-def bench(tmp_path: Path, database: Database) -> Bench:
-    return after_nights(tmp_path, database)
+@pytest.fixture(scope="module", params=["SQLite", "PostgreSQL"])
+def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The nights on each kind of database; whoever asks changes nothing of them."""
+    folder = tmp_path_factory.mktemp("nights")
+    with ExitStack() as opened:
+        address = f"sqlite:///{folder}/cardlink.db"
+        if request.param == "PostgreSQL":
+            server = request.getfixturevalue("postgresql_server")
+            address = opened.enter_context(server.database())
+        database = Database(address)
+        opened.callback(database.close)
+        yield after_nights(folder, database)
 
 
 @contextmanager

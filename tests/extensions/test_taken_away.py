@@ -107,10 +107,19 @@ def test_the_kernel_takes_an_extract_to_its_balance_without(
     assert "balanced" in json.dumps(ingested), (ingested, waiting)
 
 
-def test_a_format_whose_extension_is_gone_is_refused_in_one_sentence(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("setting", "refusal"),
+    [
+        ('format = "xlsx"', 'source.format: takes "csv", "fixed"'),
+        ('copybook = "cards.cpy"', "source.copybook: unknown key"),
+    ],
+)
+def test_a_format_whose_extension_is_gone_is_refused_in_one_sentence(
+    tmp_path: Path, setting: str, refusal: str
+) -> None:
     place = copied_without(["formats"], tmp_path / "product")
     toml = TOML.format(fingerprint=keys.sound().fingerprint)
-    (tmp_path / "bank.toml").write_text(f'{toml}\n[source]\nformat = "xlsx"\n')
+    (tmp_path / "bank.toml").write_text(f"{toml}\n[source]\n{setting}\n")
     (tmp_path / "portal.asc").write_bytes(keys.sound().public)
 
     done = subprocess.run(
@@ -124,4 +133,4 @@ def test_a_format_whose_extension_is_gone_is_refused_in_one_sentence(tmp_path: P
 
     said = " ".join((done.stdout + done.stderr).split())
     assert done.returncode != 0
-    assert "format = 'xlsx' needs an extension that is not here" in said, said
+    assert refusal in said, said

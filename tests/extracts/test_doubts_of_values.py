@@ -7,7 +7,7 @@ import pytest
 
 from flows.extensions.init.draft import first_draft
 from schemas import portal
-from tests.extracts.mainframe import card_number
+from tests.extensions.formats.mainframe import card_number
 
 
 def with_cells(**cells: str) -> bytes:

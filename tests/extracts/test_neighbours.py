@@ -17,7 +17,7 @@ from flows.extensions.init import control_records
 from flows.extensions.init.record_sample import around
 from flows.extracts import decode, grammar, header, line_kinds, sidecar
 from flows.extracts.errors import EncodingError, HeaderError, NotCsvError
-from flows.extracts.joined.pair import _together
+from flows.extracts.opening import together
 from flows.extracts.origins import MOST_TEXTS, Origin, _with_steps
 from flows.extracts.trailer import HashTotal
 from flows.runs.store import Entry
@@ -216,7 +216,7 @@ def test_a_checksum_names_its_file_by_the_last_part_of_a_path() -> None:
 def test_two_files_are_as_new_as_the_newer_one(order: int) -> None:
     entries = [Entry(f"{day}", 1, NOON + timedelta(days=day), "1") for day in (0, 1)]
 
-    assert NOON + timedelta(days=1) == _together(entries[::order]).modified
+    assert NOON + timedelta(days=1) == together(entries[::order]).modified
 
 
 def test_a_day_of_closing_has_come_on_that_day() -> None:

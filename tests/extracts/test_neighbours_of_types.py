@@ -301,7 +301,9 @@ def test_a_reading_is_one_where_half_of_its_rows_are_whole_and_shows_the_first(
     monkeypatch.setattr(type_guess, "FIRST", 3)
     monkeypatch.setattr(type_guess, "open_rows", lambda *_: Rows())
     monkeypatch.setattr(
-        type_guess, "SourceSettings", SimpleNamespace(model_validate=lambda source: source)
+        type_guess,
+        "source_settings",
+        lambda: SimpleNamespace(model_validate=lambda source: source),
     )
     source = {"segments": ["row", "b"], "segment_row": "row"}
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from flows.cli.main import main
 from flows.extensions.init.draft import Draft, first_draft
 from flows.extensions.init.join_proposal import with_second_file
-from tests.extracts.two_files import cards, cards_file, places, places_file
+from tests.extensions.formats.two_files import cards, cards_file, places, places_file
 
 NAMES = [
     ("cards-20261120.csv", "addresses-20261120.csv", "cards-*.csv", "addresses-*.csv"),

@@ -14,11 +14,11 @@ import pytest
 from flows.extensions.init.draft import Draft
 from flows.extensions.init.type_guess import typed_draft
 from flows.extracts.rows import open_rows
-from schemas.source import SourceSettings
+from schemas.issuer import source_settings
 from tests.builders import quick
+from tests.extensions.formats.mainframe import card_number
+from tests.extensions.formats.test_keyed_types import Record, bank, delimited, fixed
 from tests.extracts.hard_exports import thirty
-from tests.extracts.mainframe import card_number
-from tests.extracts.test_keyed_types import Record, bank, delimited, fixed
 from tests.extracts.usual_exports import seven
 
 DAY = date(2026, 7, 1)
@@ -52,7 +52,7 @@ def source(draft: Draft) -> dict[str, Any]:
 
 
 def whole_rows(content: bytes, settings: dict[str, Any]) -> int:
-    rows = open_rows(BytesIO(content), SourceSettings.model_validate(settings), "cards.txt")
+    rows = open_rows(BytesIO(content), source_settings().model_validate(settings), "cards.txt")
     return sum(block.rows.height for block in rows)
 
 

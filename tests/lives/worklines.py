@@ -33,6 +33,7 @@ DECISIONS = {
     "links not replaced": "keep the link",
     "runs left behind": "abandon",
     "refused extracts": "dismiss",
+    "stopped extracts": "dismiss",
 }
 # lines that are settled together by one command, over issuers and kinds
 JOINT = {

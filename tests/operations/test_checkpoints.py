@@ -162,6 +162,17 @@ def typed(folder: Path, *arguments: str, key: str = "") -> Result:
     return CliRunner().invoke(main, ["--config", str(folder), *arguments], env=environment)
 
 
+@pytest.mark.parametrize("name", ["", "a b", "a+b"])
+def test_a_name_that_a_signature_cannot_hold_is_refused_before_anything_is_written(
+    tmp_path: Path, name: str
+) -> None:
+    refused = typed(tmp_path, "audit", "witness-key", name, str(tmp_path / "witness.key"))
+
+    assert 2 == refused.exit_code
+    assert f"{name!r} is not 1 to 100 characters" in refused.output
+    assert [] == list(tmp_path.iterdir())
+
+
 def test_by_the_commands_alone_a_witness_is_set_up_and_finds_a_database_that_was_removed(
     tmp_path: Path,
 ) -> None:

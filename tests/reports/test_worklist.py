@@ -251,6 +251,21 @@ def test_a_refused_extract_is_checked_first_and_dismissed_last(tmp_path: Path, b
     assert {} == work(tmp_path)
 
 
+def test_an_extract_of_another_environment_is_for_the_operator(tmp_path: Path, bank: Bench) -> None:
+    toml = tmp_path / "bank.toml"
+    toml.write_text("test = false\n" + toml.read_text().replace("test = true\n", ""))
+    bank.drop(10, "bank-20261118.csv")
+    cardlink(tmp_path, "submit", "bank")
+
+    (line,) = work(tmp_path)["stopped extracts"]
+
+    assert "operator" == line["who"]
+    assert "10 test cards at an issuer with test = false" in line["matter"]
+    assert "Check that the extract belongs to this issuer and this environment." in line["matter"]
+    cardlink(tmp_path, *decided(line, "dismiss"))
+    assert {} == work(tmp_path)
+
+
 def test_a_refused_extract_takes_the_place_of_one_refused_before_under_its_name(
     tmp_path: Path, bank: Bench
 ) -> None:

@@ -117,6 +117,11 @@ SECRETS = (
     "a665a45920422f9d417e4867efdc4fb8a04a1f3fff1fa07e998e86f7f7a27ae3",
     "A665A45920422F9D417E4867EFDC4FB8A04A1F3FFF1FA07E998E86F7F7A27AE3",
     "?cvv=668",
+    "cvv668x",
+    "cvvCode668x",
+    "securitycode668x",
+    "cvvUsed=668x",
+    "cvCUGbDfXIfqJnBI783",
 )
 
 
@@ -326,6 +331,8 @@ def test_before_a_form_is_confirmed_a_link_departs_from_the_outline_of_most_of_i
         "f" + "1234567890" * 3 + "a",
         "5555555555554444",
         "8b5555555555554444f3b1518c3d215d",
+        "cvCUGbDfXIfqJnBI783kB3",
+        "cvcugbdfxifqjnbi783kb3",
     ],
 )
 def test_an_identifier_is_no_card_whatever_digits_it_has(tail: str) -> None:

@@ -6,7 +6,7 @@ import csv
 import gzip
 import io
 import json
-from datetime import date
+from datetime import UTC, date, datetime
 
 import pytest
 from hypothesis import given
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from flows.results import csv_records
 from flows.results import opening as results
-from flows.results.partner_days import read_days
+from flows.results.partner_days import read_days, read_moment
 from flows.results.read import read_cells, tabulate
 from schemas.result import ResultTable
 from tests.results.outcomes import read_result
@@ -279,3 +279,24 @@ def test_files_read_together_give_what_each_gives_alone() -> None:
         alone = read_result(content, "r.csv")
         assert alone.rows.equals(one.rows)
         assert alone._replace(rows=one.rows) == one
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2026-11-20T10:00:00-08:00",
+        "2026-11-20 10:00:00.5-0800",
+        "Fri Nov 20 2026 10:00:00 GMT-0800 (PST)",
+        "2026-11-20T18:00Z",
+        "11/20/2026 06:00 PM",
+        "1795197600",
+        "1795197600000",
+    ],
+)
+def test_a_time_of_the_partners_is_read_into_utc(text: str) -> None:
+    assert datetime(2026, 11, 20, 18, tzinfo=UTC) == read_moment(text)
+
+
+@pytest.mark.parametrize("text", ["", "2026-11-20", "soon", "2026-11-20T99:00:00Z", "None"])
+def test_what_says_no_time_has_none(text: str) -> None:
+    assert read_moment(text) is None

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from datetime import date
 
 import polars as pl
 import pytest
 
 from flows.extensions.deliveries.settings import Receiver
+from flows.extracts.decode import looks_ebcdic
 from schemas.cell_formats import day_number
-from schemas.code_pages import looks_ebcdic
 from schemas.conditions import not_far
-from schemas.copybook import CopybookError, read_copybook
 from schemas.eligible import Condition
 from schemas.expressions import holds_card
 from schemas.issuer import RuleSettings
@@ -62,20 +60,6 @@ def test_two_digits_of_a_year_are_from_1970_to_2069() -> None:
 )
 def test_what_looks_like_ebcdic_begins_at_its_limits(head: bytes, *, is_ebcdic: bool) -> None:
     assert is_ebcdic == looks_ebcdic(head)
-
-
-@pytest.mark.parametrize(
-    ("copybook", "problem"),
-    [
-        ("10 A PIC X.\n05 B PIC X.", "line 2: its level is above that of the first item"),
-        ("05 A PIC X.\nPIC.", "line 2, PIC: "),
-    ],
-)
-def test_an_item_that_does_not_fit_is_named_with_its_line(copybook: str, problem: str) -> None:
-    lines = [f"       {line}" for line in copybook.splitlines()]
-
-    with pytest.raises(CopybookError, match=re.escape(problem)):
-        read_copybook("\n".join(lines))
 
 
 def test_a_card_number_of_the_fewest_digits_is_seen_where_it_is_all_of_a_text() -> None:

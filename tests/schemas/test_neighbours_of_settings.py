@@ -13,16 +13,13 @@ from pydantic import ValidationError
 from flows.extensions.partner_api.jobs import ACK_KEY, CredentialRequest
 from flows.extensions.partner_api.profile import Profile
 from flows.extensions.partner_api.settings import last_day
-from schemas import record_layout, toml_problems
+from schemas import toml_problems
 from schemas.conditions import LONGEST
-from schemas.copybook import CopybookError
 from schemas.expressions import holds_card
 from schemas.issuer import RuleSettings
 from schemas.mapping import Cell
 from schemas.portal import CITY
 from schemas.portal_settings import PortalSettings
-from schemas.record_layout import read_layout
-from schemas.record_types import RecordTypes, problem_of_spans
 from schemas.rules import RULES
 from schemas.settings import LinkSettings, Retention
 from schemas.source import SourceSettings
@@ -152,56 +149,3 @@ def test_the_place_of_a_list_that_is_too_short_is_that_of_the_list() -> None:
 
 # Layouts
 # --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("digits", "size"), [(4, 2), (5, 4), (9, 4), (10, 8), (18, 8), (19, 0)])
-def test_a_binary_number_has_as_many_bytes_as_its_digits_need(digits: int, size: int) -> None:
-    with nullcontext() if size else pytest.raises(CopybookError, match="the limit is 18"):
-        assert size == read_layout(f"05 N PIC 9({digits}) COMP.\n").size
-
-
-@pytest.mark.parametrize("digits", [31, 32])
-def test_a_decimal_number_has_at_most_31_digits(digits: int) -> None:
-    with nullcontext() if digits < 32 else pytest.raises(CopybookError, match="the limit is 31"):
-        assert digits == read_layout(f"05 N PIC 9({digits}).\n").size
-
-
-@pytest.mark.parametrize("limit", ["LONGEST", "MOST_FIELDS"])
-@pytest.mark.parametrize(
-    ("text", "is_refused"),
-    [
-        ("05 A PIC X OCCURS 4.\n", False),
-        ("05 A PIC X OCCURS 5.\n", True),
-        ("05 G OCCURS 2.\n10 A PIC X OCCURS 4.\n", True),  # its half is as long as may be
-        ("05 G OCCURS 2.\n10 A PIC X OCCURS 2.\n", False),
-    ],
-)
-def test_a_record_is_as_long_as_it_may_be_and_no_longer(
-    limit: str, text: str, is_refused: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(record_layout, limit, 4)
-
-    with pytest.raises(CopybookError, match="longer than") if is_refused else nullcontext():
-        assert 4 == read_layout(text).size
-
-
-def test_fields_of_one_name_are_told_apart_by_as_many_groups_as_are_needed() -> None:
-    text = "05 X PIC X.\n05 A.\n10 G.\n15 X PIC X.\n05 B.\n10 G.\n15 X PIC X.\n"
-
-    names = [field.name for field in read_layout(text).fields]
-
-    assert ["X", "A.G.X", "B.G.X"] == names
-
-
-def test_a_group_that_nothing_redefines_is_no_segment() -> None:
-    with pytest.raises(CopybookError, match="no group that redefines another"):
-        read_layout("01 R.\n05 A PIC X.\n05 G.\n10 B PIC X.\n", ["G"])
-
-
-def test_columns_may_end_where_their_line_does_and_each_type_has_the_width_of_its_last() -> None:
-    columns = {"A": (1, 1), "B": (2, 4)}
-
-    assert "" == problem_of_spans(columns, 4)
-    assert "B ends at 4" in problem_of_spans(columns, 3)
-    assert "counted from 1" in problem_of_spans({"A": (0, 1)}, 4)
-    assert 4 == RecordTypes({"01": columns}, "01").width_of("01")

@@ -156,12 +156,12 @@ def test_what_an_operator_should_know_of_an_extract_is_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     bench = memory_bench()
-    build = submitting._build
+    build = build_run
 
     def with_column(*arguments: Any) -> Built:
         return build(*arguments)._replace(columns=("a new column",))
 
-    monkeypatch.setattr(submitting, "_build", with_column)
+    monkeypatch.setattr(submitting, "build_run", with_column)
 
     assert (f"{extracts(BANK)}{EXTRACT} has a new column",) == bench.submit(bench.drop(5)).remarks
 
@@ -536,10 +536,10 @@ def test_gates_that_may_be_opened_are_open_for_selected_rows(
         judged.append(arguments)
         return iter(())
 
-    monkeypatch.setattr(submitting, "build_run", lambda *_: built)
     monkeypatch.setattr(submitting, "refusals", refusals)
 
-    assert built is submitting._build(bench.context, job, MemorySealer(), lambda _: None, 1)
+    submitting._judge(bench.context, job, built)
+
     assert [(built, bench.issuer, OPENABLE if selection else job.opened)] == judged
 
 

@@ -21,9 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from flows.errors import ExtractError, OperatorError
 from flows.extracts.decode import Readable
 from flows.extracts.errors import EmptyExtractError
-from flows.extracts.readers import Reader
 from flows.redaction import redact
-from schemas.source import SourceSettings
 
 if TYPE_CHECKING:
     from python_calamine import CalamineSheet, CalamineWorkbook
@@ -66,17 +64,12 @@ class ExcelMissingError(OperatorError):
     next_step = "Install it: pip install 'cardlink[excel]'; or ask the issuer for a CSV file."
 
 
-def readers() -> dict[str, Reader]:
-    """Return the reader of workbooks."""
-    return {"xlsx": Reader("an Excel workbook", is_workbook, sheet_lines)}
-
-
 def is_workbook(head: bytes) -> bool:
     """Return whether a file begins as a workbook does, whose parts are named in it."""
     return head.startswith(ZIP) and any(part in head for part in (b"[Content_Types]", b"xl/"))
 
 
-def sheet_lines(stream: Readable, source: SourceSettings, name: str, size: int) -> Iterator[bytes]:
+def sheet_lines(stream: Readable, sheet_name: str | None, name: str, size: int) -> Iterator[bytes]:
     """Yield the rows of a sheet as lines of UTF-8, about `size` bytes at a time.
 
     Raises WorkbookError, NumberCellError, ExcelMissingError and EmptyExtractError.
@@ -85,7 +78,7 @@ def sheet_lines(stream: Readable, source: SourceSettings, name: str, size: int) 
     if not content:
         raise EmptyExtractError(name=name, problem="it has no bytes")
     _check_size(content, name)
-    sheet = _sheet(_opened(content, name), source.sheet, name)
+    sheet = _sheet(_opened(content, name), sheet_name, name)
     first_column = (sheet.start or (0, 0))[1]
     held: list[str] = []
     length = 0

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, BinaryIO, NamedTuple
 
-from flows import configuration
 from flows.commands import on_first_use
 from flows.commands.context import Context
 from flows.commands.entry import entry
@@ -16,29 +15,25 @@ from flows.commands.result import Part, Result
 from flows.commands.sent_runs import would_send
 from flows.commands.settings import write_schema
 from flows.configuration import (
-    ConfigurationError,
     FileThereError,
     FileUnreadableError,
     issuer_file,
     load_issuer,
     read_file,
+    with_texts,
 )
 from flows.errors import CardlinkError, OperatorError
 from flows.extensions.init import asking
-from flows.redaction import redact
 from flows.steps import FILE, Option, Sentence, Step
 from flows.wiring import begin_process, now, private_key, wire
 
 with on_first_use():
     from flows.extensions.init import draft as drafts
-    from flows.extensions.init import join_proposal, proofs, type_guess
-    from flows.extracts import errors, opening, trailer
-    from flows.extracts.joined import pair
+    from flows.extensions.init import join_proposal, proofs, record_sample, type_guess
+    from flows.extracts import delivery, errors, opening, trailer
     from flows.runs import context as contexts
     from flows.runs import store as stores
     from flows.submissions import rehearsal, row_scope, submit
-    from schemas import copybook as copybooks
-    from schemas import record_layout
 
 TOML = """\
 #:schema ./cardlink.schema.json
@@ -136,16 +131,13 @@ def _written(file: Path) -> str:
     return f"{file} written; edit its [portal]"
 
 
-def _read_copybook(file: Path | None) -> drafts.Copybook | None:
-    """Return a copybook that can be read; ConfigurationError says what is wrong in it."""
+def _read_copybook(file: Path | None) -> record_sample.Copybook | None:
+    """Return a copybook, as the settings that name it hold it."""
     if file is None:
         return None
-    text = configuration.copybook_text(read_file(file, Option("--copybook", of="init")))
-    try:
-        record_layout.read_layout(text)
-    except copybooks.CopybookError as error:
-        raise ConfigurationError(file=str(file), problems=redact(str(error))) from None
-    return drafts.Copybook(file.name, text)
+    read_file(file, Option("--copybook", of="init"))
+    content = with_texts({"source": {"copybook": file.name}}, file.parent)
+    return record_sample.Copybook(file.name, content["source"]["copybook"])
 
 
 def _copy_beside(folder: Path, copybook: Path) -> None:
@@ -160,7 +152,7 @@ def _copy_beside(folder: Path, copybook: Path) -> None:
     copy.write_bytes(content)
 
 
-def _draft(extract: Path, copybook: drafts.Copybook | None) -> proofs.Found:
+def _draft(extract: Path, copybook: record_sample.Copybook | None) -> proofs.Found:
     begin_process()
     with _open(extract) as stream:
         plain = opening.opened_file(stream, extract.name, private_key)
@@ -209,10 +201,10 @@ def _entry(context: contexts.IssuerContext, name: str) -> stores.Entry:
     """Return a file as the folder has it, with its second file where it has one."""
     source = context.issuer.source
     entries = {}
-    for file in filter(None, (name, pair.partner(name, source))):
+    for file in filter(None, (name, source.second_of(name))):
         with context.adapters.store.open(file) as stored:
             entries[file] = stored.entry
-    return pair.with_partner(entries[name], entries, source)
+    return delivery.with_second_file(entries[name], entries, source)
 
 
 def _try(folder: Path, issuer: str, extract: Path) -> _Trial:

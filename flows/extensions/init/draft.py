@@ -6,7 +6,6 @@ text, cells never. A guess without a question is one that header and values supp
 
 from collections.abc import Iterator, Sequence
 from datetime import date
-from io import BytesIO
 from itertools import chain
 from typing import BinaryIO, NamedTuple
 
@@ -15,17 +14,12 @@ import polars as pl
 from flows.extensions.init.column_guesses import ColumnGuesses
 from flows.extensions.init.dialect import take_sample
 from flows.extensions.init.guess import Column, Guess, Proof, Sample, named_column
-from flows.extensions.init.record_sample import take_records
+from flows.extensions.init.record_sample import Copybook, sample_of_form
 from flows.extensions.init.status_guess import status_doubt, status_guesses, status_name
-from flows.extracts.decode import BLOCK
-from flows.extracts.readers import form_of, readers
 from schemas import portal
 from schemas.cell_formats import date_cells_as
 from schemas.reference import toml
-from schemas.source import SourceSettings
 
-OF_TEXT = ("delimiter", "quoting", "encoding", "final_newline")  # what no other form needs
-HEAD = 4096  # bytes that show whether an extension reads it
 STATUS = 'which rows count: "undecided" has to be answered before anything is sent'
 
 
@@ -139,16 +133,6 @@ def _doubts_of_status(columns: Sequence[Column], guesses: Sequence[Guess]) -> It
     yield from status_guesses(unused, doubtful)
 
 
-def _sample_of_form(stream: BinaryIO, name: str, form: str) -> Sample:
-    """Return a sample of an extract that an extension reads, whose lines need no other settings."""
-    source = SourceSettings.model_validate({"format": form})
-    lines = b"".join(readers()[form].lines(stream, source, name, BLOCK))
-    sample = take_sample(BytesIO(lines), name)
-    needed = [guess for guess in sample.guesses if guess.key not in OF_TEXT]
-    guess = Guess("format", toml(form), readers()[form].called)
-    return sample._replace(guesses=[guess, *needed])
-
-
 def _with_doubt_of_days(guess: Guess, columns: Sequence[Column]) -> Guess:
     """Return a guess of dates in cells with a question where their days may be years."""
     if guess.key not in (portal.MONTH, portal.YEAR) or guess.question:
@@ -186,34 +170,14 @@ def _with_doubt_of_values(guess: Guess, columns: Sequence[Column]) -> Guess:
     return guess._replace(question=question, others=others)
 
 
-class Copybook(NamedTuple):
-    """A copybook: what the settings call its file, and its text."""
-
-    file: str
-    text: str
-
-
 def first_draft(
     stream: BinaryIO, name: str, today: date, copybook: Copybook | None = None
 ) -> Draft:
     """Return what is guessed of an extract from its lines, or its records by a copybook.
 
-    Raises ExtractError where they cannot be told apart, and CopybookError.
+    Raises ExtractError where they cannot be told apart, and ConfigurationError.
     """
-    head = stream.read(HEAD)
-    stream.seek(0)
-    form = form_of(head)
-    if form is not None:
-        sample = _sample_of_form(stream, name, form)
-    elif copybook is None:
-        sample = take_sample(stream, name)
-    else:
-        sample = take_records(stream, name, copybook.text, copybook.file)
-    draft = draft_of(sample, today)
-    if form is not None:
-        guesses = [_with_doubt_of_days(guess, sample.columns) for guess in draft.guesses]
-        return draft._replace(guesses=tuple(guesses))
-    return draft
+    return draft_of(sample_of_form(stream, name, copybook) or take_sample(stream, name), today)
 
 
 def columns_of(rows: pl.DataFrame) -> list[Column]:
@@ -230,6 +194,8 @@ def draft_of(sample: Sample, today: date) -> Draft:
     """Return what is guessed of the columns of a sample."""
     columns = ColumnGuesses(sample, today)
     guesses = [_with_doubt_of_values(guess, sample.columns) for guess in columns.guesses()]
+    if sample.days_may_be_years:
+        guesses = [_with_doubt_of_days(guess, sample.columns) for guess in guesses]
     guesses.sort(key=lambda guess: portal.columns().index(guess.key))
     all_guesses = (*sample.guesses, *guesses, *_doubts_of_status(sample.columns, guesses))
     above = tuple(sample.above)

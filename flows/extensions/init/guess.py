@@ -124,7 +124,7 @@ class Proof(NamedTuple):
 class Sample(NamedTuple):
     """Guesses for `[source]`, the columns, whether a header names them, and the last line.
 
-    `above`: the lines above header and rows.
+    `above`: the lines above header and rows. `days_may_be_years`: a spreadsheet made dates of text.
     """
 
     guesses: Sequence[Guess]
@@ -132,3 +132,4 @@ class Sample(NamedTuple):
     named: bool
     last: str = ""
     above: Sequence[str] = ()
+    days_may_be_years: bool = False

@@ -20,13 +20,17 @@ from flows.extensions.init.draft import Draft, columns_of, draft_of
 from flows.extensions.init.guess import Column, Guess, Sample
 from flows.extensions.init.sample import FIRST
 from flows.extracts.opening import Digesting, Pair
-from flows.extracts.reader import Extract
+from flows.extracts.row_source import Rows
 from flows.extracts.rows import open_rows
 from schemas import portal
-from schemas.join import NAMED_FOR_THE_PAIR, JoinSettings
+from schemas.issuer import source_settings
 from schemas.reference import toml
 from schemas.source import SourceSettings
 
+OF_OTHERS: Final = (  # what [source.join] says of the second file, as [source] does of the extract
+    *("delimiter", "encoding", "quoting", "header_rows", "names", "comment", "trailer"),
+    "final_newline",
+)
 MOST_FILES: Final = 20  # beside an extract that are looked at
 MOST_KEYS: Final = 3  # that are proposed
 OVERLAP: Final = 0.5  # share of the rows whose key is in the other file
@@ -66,7 +70,8 @@ def with_second_file(draft: Draft, extract: Path, opened: Open) -> Draft:
     """Return a draft with the second file that an extract seems to have, as a doubt."""
     lacking = _lacking(draft)
     source = _source(draft)
-    if not lacking or source.get("format", "csv") != "csv" or "segments" in source:
+    is_delimited = source.get("format", "csv") == "csv" and "segments" not in source
+    if not (lacking and is_delimited and "join" in source_settings().model_fields):
         return draft
     for other in _beside(extract):
         with suppress(CardlinkError):  # it is no extract
@@ -105,14 +110,16 @@ def _with_file(draft: Draft, extract: Path, other: Path, opened: Open) -> Draft 
     names = _patterns(extract.name, other.name)
     written = _written(sample)
     with opened(other) as stream:
-        keys = _keys(draft, Extract(stream, SourceSettings.model_validate(written), other.name))
+        keys = _keys(
+            draft, open_rows(stream, source_settings().model_validate(written), other.name)
+        )
     if not keys:
         return None
     joins = [_join(names, key, written) for key in keys]
     source = _source(draft) | {"pattern": names.first, "join": joins[0]}
     with opened(extract) as first, opened(other) as second:
         pair = Pair(Digesting(first), Digesting(second), other.name)
-        proven = _proven(pair, SourceSettings.model_validate(source), extract.name)
+        proven = _proven(pair, source_settings().model_validate(source), extract.name)
     question = (
         f"Does {other.name} belong to it, each night? {proven.joined:,} of {proven.rows:,} rows "
         f"have one row there by {keys[0].own} = {keys[0].other}, and {proven.unused:,} of its rows "
@@ -144,11 +151,11 @@ def _written(sample: Sample) -> dict[str, Any]:
     """Return how a second file is written, of what [source.join] can say."""
     lines = chain.from_iterable(guess.lines for guess in sample.guesses)
     settings = tomllib.loads("\n".join(lines))
-    taken = JoinSettings.model_fields.keys() - NAMED_FOR_THE_PAIR
+    fields = SourceSettings.model_fields
     return {
         name: value
         for name, value in settings.items()
-        if name in taken and value != JoinSettings.model_fields[name].default
+        if name in OF_OTHERS and value != fields[name].default
     }
 
 
@@ -159,7 +166,7 @@ def _join(names: _Names, key: _Key, written: dict[str, Any]) -> dict[str, Any]:
     return join | written
 
 
-def _keys(draft: Draft, other: Extract) -> list[_Key]:
+def _keys(draft: Draft, other: Rows) -> list[_Key]:
     """Return the columns of both files that join them, the best first."""
     rows = pl.concat([block.rows for block in other]).drop("row", "line")
     keys = []

@@ -13,11 +13,13 @@ import polars as pl
 
 from flows.errors import CardlinkError
 from flows.extensions.init.control_records import LONGEST, Stated, stated_in
-from flows.extensions.init.draft import Copybook, Draft
+from flows.extensions.init.draft import Draft
 from flows.extensions.init.guess import Guess, Proof
+from flows.extensions.init.record_sample import Copybook
 from flows.extracts import sidecar
 from flows.extracts.grammar import RECORD
 from flows.extracts.rows import open_rows
+from schemas.issuer import source_settings
 from schemas.reference import toml
 from schemas.source import SourceSettings
 
@@ -71,7 +73,7 @@ def _settings(draft: Draft, copybook: Copybook | None) -> SourceSettings:
     source = tomllib.loads(draft.toml)["source"]
     if copybook is not None:
         source["copybook"] = copybook.text
-    return SourceSettings.model_validate(source)
+    return source_settings().model_validate(source)
 
 
 def _beside(file: Path, kind: str) -> Path:
@@ -107,9 +109,10 @@ def _sum(rows: pl.DataFrame, digits: pl.Expr) -> int:
 
 def _with_stated(draft: Draft, settings: SourceSettings, summed: _Summed) -> Draft:
     """Return a draft with what trailer and header record state, where it is so."""
-    if settings.segments or not summed.rows:
+    written = tomllib.loads(draft.toml)["source"]
+    if "segments" in written or not summed.rows:
         return draft
-    fixed = settings.format == "fixed" or settings.copybook is not None
+    fixed = settings.format == "fixed" or "copybook" in written
     proofs: list[Proof] = []
     if settings.trailer and re.search(settings.trailer, draft.last):
         stated = stated_in(draft.last, summed.rows, summed.sums)

@@ -21,8 +21,8 @@ from flows.extensions.init.type_layout import FIELD, OVERLAP, delimited, in_fixe
 from flows.extensions.init.typed_lines import RecordTypes, record_types
 from flows.extracts.decode import line_blocks
 from flows.extracts.rows import open_rows
+from schemas.issuer import source_settings
 from schemas.reference import toml
-from schemas.source import SourceSettings
 
 MOST_LINES: Final = 200_000  # in whose fields a key is looked for
 BLOCK: Final = 1 << 22
@@ -40,6 +40,8 @@ class _Reading(NamedTuple):
 
 def typed_draft(stream: BinaryIO, name: str, today: date) -> Draft | None:
     """Return what is guessed of an extract whose records are of several types; None for others."""
+    if "segments" not in source_settings().model_fields:
+        return None
     with suppress(CardlinkError):
         lines = read_lines(stream, "utf-8", name)
         if record_types(lines.sampled) is None:
@@ -93,7 +95,7 @@ def _reading(stream: BinaryIO, source: dict[str, Any], name: str) -> _Reading | 
     joined = 0
     parts = [kind for kind in source["segments"] if kind != source["segment_row"]]
     with suppress(CardlinkError):
-        rows = open_rows(stream, SourceSettings.model_validate(source), name)
+        rows = open_rows(stream, source_settings().model_validate(source), name)
         for block in rows:
             whole += block.rows.height
             joined += sum(len(block.rows[f"{kind}.{FIELD}"].drop_nulls()) for kind in parts)

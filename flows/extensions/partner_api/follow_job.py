@@ -10,11 +10,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple, Protocol
 
+from flows.errors import CardlinkError
 from flows.extensions.partner_api.jobs import (
     ACK,
     ACK_KEY,
+    AUTHENTICATED,
+    AUTHENTICATING,
     CredentialRequest,
     Prompt,
     RunStatus,
@@ -27,6 +31,7 @@ from flows.extensions.partner_api.service import (
     NoSuchRecordError,
     ServiceBusyError,
     ServiceRefusedError,
+    SessionEndedError,
 )
 
 WARN_SECONDS: Final = 60  # before a job times out (2.1, rule 3)
@@ -121,10 +126,21 @@ class JobProgress:
         self._silent += 1
         if self._silent >= MOST_SILENT:
             raise error
-        self._screen.note("The service does not respond; the job continues. Trying again.")
+        problem = "The service does not respond"
+        if isinstance(error, SessionEndedError):
+            problem = "Another login with the same user ended our session"
+        self._screen.note(f"{problem}; the job continues. Trying again.")
 
     def update(self, standing: RunStatus) -> None:
-        """Take in one state; a heartbeat without news is not shown."""
+        """Take in a state of a message; a heartbeat without news is not shown, nor what is older.
+
+        Messages wait until they are read, and the record may have been read meanwhile (2.1).
+        """
+        if not is_older(standing, self.last):
+            self.update_by_record(standing)
+
+    def update_by_record(self, standing: RunStatus) -> None:
+        """Take in the state of the record, which is the current one."""
         if standing.job_timeout is not None:
             self._set_deadline(standing.job_timeout)
         if not self.last.ended and _shown_state(standing) != _shown_state(self.last):
@@ -167,6 +183,25 @@ class JobProgress:
         return Followed(job_id, self.last.status or "", end, meaning, answered)
 
 
+def is_older(standing: RunStatus, last: RunStatus) -> bool:
+    """Return whether a state is from before another of the same job, as far as they say."""
+    pairs = zip(_progress(standing), _progress(last), strict=True)
+    differing = ((own, other) for own, other in pairs if None not in (own, other) and own != other)
+    own, other = next(differing, (0, 0))
+    return (own or 0) < (other or 0)
+
+
+def _progress(standing: RunStatus) -> tuple[int | None, ...]:
+    """Return how far a job is: ended, authenticated, percents; None: it does not say."""
+    is_authenticated: int | None = None
+    if standing.status in AUTHENTICATED:
+        is_authenticated = 1
+    elif standing.blocked or standing.status in AUTHENTICATING:
+        is_authenticated = 0
+    percents = (standing.percent_complete, standing.auth_percent_complete)
+    return (int(standing.ended), is_authenticated, *percents)
+
+
 def _shown_state(standing: RunStatus) -> dict[str, object]:
     """Return what is shown again when it changes."""
     return standing.model_dump(include=_SHOWN)
@@ -182,9 +217,17 @@ Answer = Callable[[str, str, Mapping[str, str]], object]  # of a job, an envelop
 class JobDialogue(Screen, Protocol):
     """The person who follows the job and is prompted for what it needs."""
 
-    def collect(self, request: CredentialRequest, left: float | None) -> dict[str, str]:
-        """Return what the user types for each key of a request; warn while they type."""
+    def collect(self, request: CredentialRequest, look: Callable[[], bool]) -> dict[str, str]:
+        """Return what the user types for each key of a request.
+
+        `look`: looks at the job while they type, and returns whether it has ended; then the prompt
+        ends with PromptEndedError.
+        """
         ...
+
+
+class PromptEndedError(Exception):
+    """The job ended while somebody typed what it needed."""
 
 
 def follow(
@@ -204,7 +247,15 @@ def follow(
     Raises NoSuchRecordError, and ServiceBusyError after ten polls in a row without a response.
     """
     progress = JobProgress(talk, clock)
-    requests = _Requests(job_id, talk, profile, answer or jobs.answer, progress)
+
+    def look() -> bool:
+        """Take in the job's record while somebody types."""
+        with suppress(CardlinkError):  # it is read again after that
+            progress.update_by_record(jobs.job(job_id))
+        progress.warn()
+        return progress.last.ended
+
+    requests = _Requests(job_id, talk, profile, answer or jobs.answer, progress, look)
 
     def messages() -> _Poll | None:
         if polling:
@@ -271,17 +322,19 @@ def _look_to_the_end(
 
     `hear`: reads its messages; None where its record is to be read instead, as it is where they may
     be lost, and where none come for a while. A service that does not respond for a while is
-    tolerated.
+    tolerated. The record is read first; how much time is left is in messages alone, so they are
+    heard before anybody is prompted.
     """
     quiet = 0  # polls in a row without a message
 
-    def record() -> _Poll:
+    def record() -> Sequence[CredentialRequest]:
         nonlocal quiet
         quiet = 0
         state = jobs.job(job_id)
-        return _Poll([state], state.requests)
+        progress.update_by_record(state)
+        return state.requests
 
-    def poll() -> _Poll:
+    def poll() -> Sequence[CredentialRequest]:
         nonlocal quiet
         try:
             heard = hear() if quiet < QUIET_LOOKS else None
@@ -290,24 +343,24 @@ def _look_to_the_end(
         if heard is None:
             return record()
         quiet = 0 if heard.standings or heard.requests else quiet + 1
-        return heard
-
-    looked = record()
-    while True:
-        for standing in looked.standings:
+        for standing in heard.standings:
             progress.update(standing)
-        if progress.last.ended:
-            return
-        respond(looked.requests)
-        progress.warn()
-        clock.sleep(clock.every)
+        return heard.requests
+
+    requests = record()
+    while not progress.last.ended:
         try:
-            looked = poll()
+            requests = [*requests, *poll()]
         except ServiceBusyError as error:
             progress.missed(error)
-            looked = _Poll((), ())
         else:
             progress.responded()
+        if not progress.last.ended:
+            respond(requests)
+            requests = ()
+            progress.warn()
+        if not progress.last.ended:
+            clock.sleep(clock.every)
 
 
 class _Requests:
@@ -320,8 +373,10 @@ class _Requests:
         profile: Profile,
         answer: Answer,
         progress: JobProgress,
+        look: Callable[[], bool],
     ) -> None:
         self.answered = 0
+        self._look = look
         self._job_id = job_id
         self._talk = talk
         self._profile = profile
@@ -334,7 +389,8 @@ class _Requests:
     def respond(self, requests: Sequence[CredentialRequest]) -> None:
         """Acknowledge or answer what is open; a request of another job is left aside."""
         for request in requests:
-            if request.envelope_id not in self._seen and request.job_id in (None, self._job_id):
+            is_own = request.job_id in (None, self._job_id)
+            if is_own and request.envelope_id not in self._seen and not self._progress.last.ended:
                 self._respond(request)
 
     def _respond(self, request: CredentialRequest) -> None:
@@ -348,7 +404,11 @@ class _Requests:
             answers = {ACK_KEY: ACK}
             self._acknowledged = request.account_link
         else:
-            answers = self._talk.collect(request, self._progress.left())
+            try:
+                answers = self._talk.collect(request, self._look)
+            except PromptEndedError:
+                self._talk.note("The job has ended; nothing more is sent.")
+                return
         self._answer(request, answers)
 
     def _is_to_acknowledge(self, request: CredentialRequest) -> bool:

@@ -6,9 +6,8 @@ profile is guessed by names alone; a guess that could be wrong is a doubt, which
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
-from datetime import date
+from datetime import date, datetime
 from itertools import chain, product
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
@@ -19,6 +18,7 @@ from flows.extensions.partner_api.run_links import LinkedRow
 from flows.extensions.partner_api.service import StrangeAnswerError
 from flows.extensions.partner_api.settings import ServiceSettings
 from flows.extensions.partner_api.translation import (
+    ADDRESS,
     fields_of,
     fold,
     link_in_our_words,
@@ -26,12 +26,11 @@ from flows.extensions.partner_api.translation import (
     value_at,
 )
 from flows.redaction import redact
-from flows.results.partner_days import form_of, read_day
+from flows.results.partner_days import form_of, read_day, read_moment
 from flows.steps import counted
 from schemas.reference import toml
 
 NOT_SAID: Final = "the record does not say"
-_MOMENT: Final = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2})?")
 
 
 class ReadRecord(NamedTuple):
@@ -42,7 +41,7 @@ class ReadRecord(NamedTuple):
 
     link: CardLink
     expires_on: date | None
-    opened_at: str | None
+    opened_at: datetime | None
     others: dict[str, str]
 
     @property
@@ -51,7 +50,7 @@ class ReadRecord(NamedTuple):
         return {
             "expires_on": self.expires_on.isoformat() if self.expires_on else None,
             "opened": self.link.opened,
-            "opened_at": self.opened_at,
+            "opened_at": self.opened_at.isoformat() if self.opened_at else None,
             "url_host": urlsplit(self.link.url).hostname if self.link.url else None,
             "has_token": self.link.cardholder_long_token is not None,
             "cuid": _harmless(self.link.cuid),
@@ -84,7 +83,7 @@ class ReadRecord(NamedTuple):
             return NOT_SAID
         if not self.link.opened:
             return "not yet"
-        return f"on {self.opened_at}" if self.opened_at else "yes"
+        return f"on {self.opened_at:%Y-%m-%d %H:%M:%S} UTC" if self.opened_at else "yes"
 
 
 def read_record(document: object, settings: ServiceSettings) -> ReadRecord:
@@ -93,7 +92,7 @@ def read_record(document: object, settings: ServiceSettings) -> ReadRecord:
     link = CardLink.model_validate(values)
     if not (link.id or link.url or link.cardholder_long_token):
         raise StrangeAnswerError(place=settings.link_place(), problem=no_link_in(document))
-    opened_at = _moment(values.get("opened_on"))
+    opened_at = read_moment(str(values.get("opened_on")))
     known = set(_paths(settings.fields("link")))
     others = {path: kind for path, kind in fields_of(document).items() if path not in known}
     return ReadRecord(link, read_day(link.expires_raw or "").day, opened_at, others)
@@ -111,14 +110,6 @@ def differences(record: ReadRecord, row: LinkedRow) -> Iterator[str]:
             f"the record expires on {record.expires_on}, our own on {row.expires_on}: "
             "renewals go by our own"
         )
-
-
-def _moment(value: object) -> str | None:
-    """Return a time of day as a record has it, without fractions and zone; None for any other
-    value.
-    """
-    moment = _MOMENT.match(value) if isinstance(value, str) else None
-    return moment[0].replace("T", " ") if moment else None
 
 
 def _harmless(text: str | None) -> str | None:
@@ -162,7 +153,10 @@ def guessed(table: str, document: object, types: Mapping[str, str], profile: Pro
         usual = [_last_name(place) for place in NAMES[f"{table}.{field}"].usual]
         if field == RECORD or not usual or _is_found(document, fields[RECORD], places):
             continue
-        named = [path for path in in_record if "[]" not in path and _last_name(path) in usual]
+        single = [path for path in in_record if "[]" not in path]
+        named = [path for path in single if _last_name(path) in usual]
+        if not named and f"{table}.{field}" == "link.url":
+            named = _only([path for path in single if in_record[path] == ADDRESS])
         paths = sorted(named, key=lambda path: path.count("."))
         if paths:
             lines.append(f"{table}.{field} = {toml(paths[:1])}  # guessed")
@@ -170,6 +164,11 @@ def guessed(table: str, document: object, types: Mapping[str, str], profile: Pro
         elif field not in OPTIONAL:
             lines.append(f"# {table}.{field}: nothing that came is called so")
     return Guess(lines, doubts)
+
+
+def _only(paths: list[str]) -> list[str]:
+    """Return the path where there is one alone."""
+    return paths if len(paths) == 1 else []
 
 
 def _last_name(path: str) -> str:

@@ -121,6 +121,23 @@ class UnauthorisedError(OperatorError):
     )
 
 
+class ServiceBusyError(TryAgainError):
+    """The service is rate limited, unreachable or out of order; nothing was done."""
+
+    message = "The service did not accept {place} ({kind})."
+    next_step = "Run {same_command} again when the service has recovered."
+
+
+class SessionEndedError(ServiceBusyError):
+    """A session that had worked ended, and so did the next: others log in with the same user."""
+
+    message = "Another login with the same user ended our session at {place} (HTTP {kind})."
+    next_step = (
+        "Let the other process finish, then run {same_command} again; or ask the partner for a "
+        "user of its own."
+    )
+
+
 class NoSuchRecordError(OperatorError):
     """The service has no such job, cardholder or link."""
 
@@ -169,10 +186,3 @@ class StrangeAnswerError(OperatorError):
     next_step = (
         "Compare [service] with the partner's documentation; the interface may have changed."
     )
-
-
-class ServiceBusyError(TryAgainError):
-    """The service is rate limited, unreachable or out of order; nothing was done."""
-
-    message = "The service did not accept {place} ({kind})."
-    next_step = "Run {same_command} again when the service has recovered."

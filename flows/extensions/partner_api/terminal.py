@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Timer
+from signal import SIG_IGN, SIGUSR1, pthread_kill, siginterrupt, signal
+from threading import Event, Thread, get_ident
 from typing import Final, NamedTuple
 
 from flows.commands.context import Terminal
 from flows.errors import TryAgainError
-from flows.extensions.partner_api.follow_job import WARN_SECONDS
+from flows.extensions.partner_api.follow_job import EVERY_SECONDS, PromptEndedError
 from flows.extensions.partner_api.jobs import UPDATING, CredentialRequest, RunStatus
 from flows.redaction import hide
 from schemas.portal import (
@@ -31,6 +32,8 @@ from schemas.portal import (
     SUBNATIONAL,
     YEAR,
 )
+
+END_OF_PROMPT: Final = SIGUSR1  # to ourselves, while somebody is prompted
 
 
 class TypingStoppedError(TryAgainError):
@@ -129,9 +132,9 @@ class Watcher:
         """Show a sentence."""
         self._terminal.say(text)
 
-    def collect(self, request: CredentialRequest, left: float | None) -> dict[str, str]:
-        """Prompt for each value under its label, secret ones unseen; warn meanwhile."""
-        with self._warning(left):
+    def collect(self, request: CredentialRequest, look: Callable[[], bool]) -> dict[str, str]:
+        """Prompt for each value under its label, secret ones unseen, until the job has ended."""
+        with _looking(look):
             answers = {}
             for prompt in request.account_link:
                 label = prompt.label or prompt.key_name
@@ -141,19 +144,31 @@ class Watcher:
                 answers[prompt.key_name] = answer
             return answers
 
-    @contextmanager
-    def _warning(self, left: float | None) -> Iterator[None]:
-        """Warn a minute before the job times out, if that is within the block."""
-        if left is None:
-            yield
-            return
-        timer = Timer(max(0.0, left - WARN_SECONDS), self.warn, [min(left, WARN_SECONDS)])
-        timer.daemon = True
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
+
+@contextmanager
+def _looking(look: Callable[[], bool]) -> Iterator[None]:
+    """Look every other second while somebody types; PromptEndedError once a look says so."""
+    is_typed = Event()
+    typist = get_ident()
+
+    def look_on() -> None:
+        while not is_typed.wait(EVERY_SECONDS):
+            if look():
+                pthread_kill(typist, END_OF_PROMPT)
+                return
+
+    def end(_number: int, _frame: object) -> None:
+        if not is_typed.is_set():
+            raise PromptEndedError
+
+    signal(END_OF_PROMPT, end)
+    siginterrupt(END_OF_PROMPT, True)
+    Thread(target=look_on, daemon=True).start()
+    try:
+        yield
+    finally:
+        is_typed.set()
+        signal(END_OF_PROMPT, SIG_IGN)  # a look may be under way
 
 
 def _percent(phase: str, percent: int | None) -> str:

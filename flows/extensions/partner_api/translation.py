@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from flows.extensions.partner_api.jobs import number
 from flows.extensions.partner_api.profile import Profile
+from flows.results.partner_days import read_moment
 
 _DEPTH: Final = 3  # nested wrappers
 STATUS_DATA: Final = (  # what a record of a job and messages have in common
@@ -28,8 +28,6 @@ _OF_JOB: Final = ("id", "cardholder_id", "merchant_site", "credential_requests")
 _OF_MESSAGE: Final = ("type", "job_id", "message", "envelope_id", "account_link")
 _OF_PROMPT: Final = ("key_name", "label", "secret")
 _MOMENTS: Final = ("expiration_date", "opened_on")
-_EARLIEST: Final = 1e9  # seconds since 1970; a smaller number is no moment of a link
-_IN_MILLISECONDS: Final = 1e11  # in seconds, a day in the year 5138
 _ABSENT: Final = object()
 
 
@@ -47,15 +45,9 @@ def link_in_our_words(document: object, profile: Profile) -> dict[str, Any]:
 
 def _moment(value: Any) -> Any:
     """Return a moment as text where it is a number since 1970, in seconds or in milliseconds."""
-    seconds = number(value) if isinstance(value, int | float) else None
-    if seconds is not None and seconds >= _IN_MILLISECONDS:
-        seconds /= 1000
-    if seconds is None or not _EARLIEST <= seconds < _IN_MILLISECONDS:
-        return value
-    try:
-        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
-    except (ValueError, OverflowError):
-        return value
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    moment = read_moment(str(int(value))) if is_number else None
+    return value if moment is None else f"{moment:%Y-%m-%dT%H:%M:%SZ}"
 
 
 def job_in_our_words(document: object, profile: Profile) -> dict[str, Any]:
@@ -197,8 +189,9 @@ MOST_FIELDS: Final = 200  # shown of a document
 SHOWN_FIELDS: Final = 8  # in a message
 # of a property; what has more digits may be a card, a cuid or a token
 _NAME: Final = re.compile(r"[A-Za-z_@$][A-Za-z_-]{0,39}[0-9]{0,2}")
+ADDRESS: Final = "text (address)"
 _KINDS: Final = (
-    ("text (address)", re.compile(r"https?://\S+")),
+    (ADDRESS, re.compile(r"https?://\S+")),
     ("text (moment)", re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}\S*")),
     ("text (date)", re.compile(r"\d{4}-\d{2}-\d{2}|\d{1,2}/\d{1,2}/\d{4}")),
     ("text (number)", re.compile(r"-?\d+(\.\d+)?")),

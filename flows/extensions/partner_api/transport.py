@@ -32,6 +32,7 @@ from flows.extensions.partner_api.service import (
     RedirectedError,
     ServiceBusyError,
     ServiceRefusedError,
+    SessionEndedError,
     StrangeAnswerError,
     UnauthorisedError,
 )
@@ -148,6 +149,7 @@ class Sender:
         self._turns = turns
         self._retry = retry
         self._limits = limits
+        self._has_worked = set[tuple[str, RetryPolicy]]()  # kinds of requests
         self.clock_offset: float | None = None  # seconds that the service's clock is ahead
 
     def send(self, request: Request) -> Response:
@@ -182,8 +184,12 @@ class Sender:
                     outgoing = flow.send(answer)
                 except StopIteration:
                     break
+        kind = request.method, request.policy
         if answer.status_code == UNAUTHORISED:
+            if kind in self._has_worked:
+                raise SessionEndedError(place=request.place, kind=str(UNAUTHORISED))
             raise _unauthorised(request, answer)
+        self._has_worked.add(kind)
         return Response(answer.status_code, answer.content, answer.headers)
 
     def _sent(self, request: Request, outgoing: httpx.Request) -> httpx.Response:

@@ -114,7 +114,7 @@ def mentions(context: IssuerContext, people: People) -> Iterator[Mention]:
     ]
     yield from map(_single, singles)
     if isinstance(people, NamedPeople):
-        yield from _decisions(context.adapters, issuer, people.cuids)
+        yield from _decisions(context.adapters, issuer, people)
 
 
 def _in_run(run: StoredRun, people: People) -> Iterator[Mention]:
@@ -199,9 +199,11 @@ def _single(single: SingleLink) -> Mention:
     return Mention("single", single.place, [facts], single.run or "")
 
 
-def _decisions(adapters: Adapters, issuer: str, cuids: frozenset[str]) -> Iterator[Mention]:
+def _decisions(adapters: Adapters, issuer: str, people: People) -> Iterator[Mention]:
     """Yield the decisions that are about cardholders, with these cards alone."""
     holders = holders_of(adapters, issuer)
+    known = pl.Series(sorted(holders.values()), dtype=pl.String)
+    own_holders = frozenset(known.filter(people.named_by(known)))
     given_up = decisions(adapters, issuer, CARDS, GivingUp)
     kept = decisions(adapters, issuer, LINKS, LinkKept)
     named: list[tuple[GivingUp | LinkKept, Sequence[NamedCard | KeptLink]]] = [
@@ -209,7 +211,7 @@ def _decisions(adapters: Adapters, issuer: str, cuids: frozenset[str]) -> Iterat
         *((record, by_holder(record.links, holders)) for record in kept),
     ]
     for record, cards in named:
-        own = [card._asdict() for card in cards if card.holder in cuids]
+        own = [card._asdict() for card in cards if card.holder in own_holders]
         if own:
             facts = record.model_dump(mode="json")
             shown = {name: facts[name] for name in ("at", "by", "reason", "what")}

@@ -20,12 +20,12 @@ from flows.cli.main import main
 from flows.configuration import load_issuer
 from flows.errors import CardlinkError
 from flows.extensions.formats import workbook
+from flows.extensions.formats.settings import FormatSettings
 from flows.extensions.formats.workbook import ExcelMissingError, NumberCellError, WorkbookError
 from flows.extracts.rows import open_rows
 from schemas import portal
 from schemas.cell_formats import date_cells_as, date_part
-from schemas.source import SourceSettings
-from tests.extracts.mainframe import card_number
+from tests.extensions.formats.mainframe import card_number
 from tests.night import local_bench
 
 HEADER = ("CUSTOMER_ID", "CARD_NUMBER", "EXPIRY_DATE", "FIRST_NAME", "LAST_NAME", "STREET", "CITY")
@@ -71,7 +71,7 @@ def book(rows: Sequence[Sequence[Any]], *more: str) -> bytes:
 
 
 def read(content: bytes, **changes: Any) -> pl.DataFrame:
-    source = SourceSettings.model_validate({"format": "xlsx"} | changes)
+    source = FormatSettings.model_validate({"format": "xlsx"} | changes)
     extract = open_rows(BytesIO(content), source, "cards.xlsx")
     blocks = list(extract)
     assert extract.lines == extract.height + sum(extract.set_aside.values())
@@ -239,4 +239,4 @@ def test_init_reads_a_workbook_and_every_row_of_it_would_be_sent(tmp_path: Path)
     )
 
     assert "30 of 30 rows in 1 chunk would be sent" in done.stdout
-    assert "xlsx" == load_issuer(tmp_path, "bank").source.format
+    assert load_issuer(tmp_path, "bank").source.is_workbook

@@ -174,12 +174,13 @@ def test_a_command_that_fails_gives_its_request_back(bank: Bench, run: str, tmp_
     number = asked(tmp_path, *line)
     other = asked(tmp_path, *line, who="carl")
     typed(tmp_path, *line, "--actor", "bert", "--approve", other)
-    failed = typed(tmp_path, *line, "--actor", "bert", "--approve", number)  # it waits already
+    done_by_other = typed(tmp_path, *line, "--actor", "bert", "--approve", number)
 
     typed(tmp_path, "outbox", "hold", run, "1", *WHY)
     done = typed(tmp_path, *line, "--actor", "bert", "--approve", number)
 
-    assert (2, 0) == (failed.exit_code, done.exit_code)
+    assert (0, 0) == (done_by_other.exit_code, done.exit_code)
+    assert facts(done_by_other)["done"]["by"].startswith("bert for carl")
     assert ["waiting"] * 3 == states(bank, run)
 
 

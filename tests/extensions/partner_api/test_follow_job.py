@@ -10,7 +10,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import pytest
 
 from flows.extensions.partner_api.client import ServiceClient
-from flows.extensions.partner_api.follow_job import MEANINGS, UNKNOWN_END, Clock, Followed, follow
+from flows.extensions.partner_api.follow_job import (
+    MEANINGS,
+    UNKNOWN_END,
+    Clock,
+    Followed,
+    PromptEndedError,
+    follow,
+)
 from flows.extensions.partner_api.jobs import (
     CredentialRequest,
     JobMessage,
@@ -23,6 +30,7 @@ from flows.extensions.partner_api.service import (
     NoSuchRecordError,
     ServiceBusyError,
     ServiceRefusedError,
+    SessionEndedError,
 )
 from flows.extensions.simulator.service.sites import SITES
 from tests.extensions.partner_api.service_clients import client_of, started_job
@@ -50,7 +58,7 @@ class Person:
     def note(self, text: str) -> None:
         self.notes.append(text)
 
-    def collect(self, request: CredentialRequest, left: float | None) -> dict[str, str]:
+    def collect(self, request: CredentialRequest, look: Callable[[], bool]) -> dict[str, str]:
         self.asked.append([one.key_name for one in request.account_link])
         return self._knows(request)
 
@@ -256,6 +264,80 @@ def test_a_warning_comes_a_minute_before_the_time_is_up_and_again_where_time_was
     follow(StoredOutcomes(*looks, END), "7", person, Passing().clock)
 
     assert person.warnings == [60, 59]
+
+
+def test_messages_that_are_older_than_what_is_shown_are_dropped() -> None:
+    person = Person()
+    standings = [
+        {"status": "AUTH", "percent_complete": 10, "job_timeout": 30},
+        {"status": "PENDING", "percent_complete": None},
+        {"status": "UPDATING", "percent_complete": 50},
+        {"status": "UPDATING", "percent_complete": 70},
+        {"status": "UPDATING", "percent_complete": 60},
+    ]
+    messages = [JobMessage.model_validate({"job_id": 7, "message": said}) for said in standings]
+    record = RunStatus(status="UPDATING", percent_complete=60)
+
+    follow(
+        StoredOutcomes(Messages(tuple(messages)), END, record=record),
+        "7",
+        person,
+        Passing().clock,
+    )
+
+    assert [60, 70, None] == [standing.percent_complete for standing in person.shown]
+    assert [] == person.warnings  # the time that was left then is no time that is left
+
+
+def test_the_time_that_is_left_is_heard_before_anybody_is_prompted() -> None:
+    person = Person()
+
+    class Asking(StoredOutcomes):
+        def job(self, job_id: str) -> JobRecord:
+            pending = {"status": "PENDING", "requests": [asking()]}
+            return JobRecord.model_validate({"id": job_id, **pending})
+
+    class Typing(Person):
+        def collect(self, request: CredentialRequest, look: Callable[[], bool]) -> dict[str, str]:
+            assert not look()
+            return super().collect(request, look)
+
+    person = Typing()
+    follow(Asking(says(status="PENDING", job_timeout=59), END), "7", person, Passing().clock)
+
+    assert [59] == person.warnings
+
+
+def test_a_job_that_ends_while_somebody_types_is_answered_nothing() -> None:
+    class Ending(StoredOutcomes):
+        ended = False
+
+        def job(self, job_id: str) -> JobRecord:
+            end = {"status": "TIMEOUT_TFA", "termination_type": "USER_DATA_FAILURE"}
+            return JobRecord.model_validate({"id": job_id, **(end if self.ended else {})})
+
+    class Typing(Person):
+        def collect(self, request: CredentialRequest, look: Callable[[], bool]) -> dict[str, str]:
+            assert not look()
+            job.ended = True
+            assert look()
+            raise PromptEndedError
+
+    job = Ending(Messages(requests=(asking(),)))
+
+    ended = follow(job, "7", Typing(), Passing().clock)
+
+    assert ([], "TIMEOUT_TFA") == (job.answers, ended.status)
+
+
+def test_another_login_that_ended_the_session_is_told_as_that() -> None:
+    ended = SessionEndedError(place="GET", kind="401")
+    person = Person()
+
+    follow(StoredOutcomes(ended, END), "7", person, Passing().clock)
+
+    [note] = person.notes
+    assert note.startswith("Another login with the same user ended our session; the job continues")
 
 
 def test_an_end_nobody_knows_is_told_with_what_to_do() -> None:

@@ -153,6 +153,17 @@ def test_the_warning_comes_while_somebody_types(folder: Path, service: RunningSe
     assert seen.code == 0
 
 
+def test_a_prompt_ends_when_the_job_does(folder: Path, service: RunningService) -> None:
+    job = job_at(service, "shop.example.com")
+
+    talk = [("User name: ", lambda: service.advance(1000))]
+    seen = on_terminal(folder, who(service), ["job", "follow", "bank", job], talk)
+
+    assert 3 == seen.code
+    assert seen.stdout.startswith(f"job {job}: TIMEOUT_TFA, USER_DATA_FAILURE\n")
+    assert "The job has ended; nothing more is sent." in seen.terminal
+
+
 @pytest.mark.parametrize(
     ("way", "site"),
     [
@@ -247,6 +258,6 @@ def test_a_value_that_is_not_secret_is_asked_for_under_its_key_where_there_is_no
 
     runner = CliRunner()
     with runner.isolation(input="7\n"):
-        given = Watcher(Terminal(attended=True, ask=ask)).collect(request, None)
+        given = Watcher(Terminal(attended=True, ask=ask)).collect(request, lambda: False)
 
     assert given == {"pin": "7"}

@@ -157,3 +157,21 @@ def test_check_accepts_no_login_that_gives_no_session_though_no_link_is_known_ye
     wrong = {one["part"]: one["error"] for one in json.loads(refused.stdout)["checks"]}
     assert texts[0].endswith("login is accepted; no record was read, since no link is known yet")
     assert "StrangeAnswerError" == wrong["service"]
+
+
+@pytest.mark.parametrize(
+    ("more", "lines"),
+    [
+        ({}, ['link.url = ["personalUrl"]  # guessed']),
+        ({"helpUrl": "https://help.example.com"}, ["# link.url: nothing that came is called so"]),
+    ],
+)
+def test_the_only_address_that_came_is_proposed_as_the_url_of_a_link(
+    more: dict[str, str], lines: list[str]
+) -> None:
+    record = {"id": "l-1", "personalUrl": "https://links.example.com/l/1", **more}
+
+    guess = guessed("link", record, fields_of(record), INTERFACE)
+
+    assert lines == [line for line in guess.lines if "link.url" in line]
+    assert ("link.url: is it personalUrl?" in guess.doubts) is not bool(more)

@@ -61,7 +61,7 @@ def test_a_record_is_shown_in_words_by_row_url_or_id_and_nothing_secret_is(
     assert {
         "expires_on": "2027-01-20",
         "opened": True,
-        "opened_at": "2026-11-20 12:00:00",
+        "opened_at": "2026-11-20T12:00:00+00:00",
         "url_host": "links.example.com",
         "has_token": True,
         "cuid": "c-1",
@@ -117,11 +117,20 @@ def test_when_a_link_expires_is_told_with_its_distance(day: str, words: str) -> 
     assert (words, "yes") == (record.words(TODAY)["expires"], record.words(TODAY)["opened"])
 
 
+def test_when_a_link_was_opened_is_told_in_utc() -> None:
+    opened_on = "2026-11-20T10:00:00-08:00"
+
+    record = read_record({"id": "abc", "opened_on": opened_on}, SETTINGS)
+
+    assert "on 2026-11-20 18:00:00 UTC" == record.words(TODAY)["opened"]
+    assert "2026-11-20T18:00:00+00:00" == record.facts["opened_at"]
+
+
 def test_what_a_record_leaves_out_is_not_said_and_no_doubt() -> None:
     told = read_record({"id": "abc", "expiration_date": "soon"}, SETTINGS)
 
     assert {
-        "expires": "on a day in a form nobody knows: soon",
+        "expires": "on a day in a form nobody knows: AAAA",
         "opened": NOT_SAID,
         "url": NOT_SAID,
         "token": NOT_SAID,

@@ -13,6 +13,7 @@ from flows.extensions.partner_api.service import (
     NoSuchPluginError,
     ServiceBusyError,
     ServiceRefusedError,
+    SessionEndedError,
     StrangeAnswerError,
     UnauthorisedError,
 )
@@ -211,3 +212,15 @@ def test_a_plugin_that_is_not_installed_is_named() -> None:
         client_at("http://127.0.0.1:9", auth=auth),
     ):
         pass
+
+
+def test_a_session_that_worked_and_ended_again_after_a_new_login_is_told_as_another_login() -> None:
+    with (
+        scripted(LET_IN, JOB, http(401), LET_IN, http(401)) as (address, script),
+        client_at(address) as client,
+    ):
+        client.job("7")
+        with pytest.raises(SessionEndedError, match="Another login with the same user"):
+            client.job("7")
+
+    assert 5 == len(script.heads)

@@ -39,7 +39,7 @@ from flows.operations.audit import verify
 from flows.operations.purge import purge
 from flows.reports.across import reconcile_runs
 from flows.runs.decisions import ERASURE
-from flows.runs.erased import erasure_of, unfinished_erasures
+from flows.runs.erased import ErasedPeople, NamedPeople, erasure_of, unfinished_erasures
 from flows.runs.keys import cleaned
 from flows.runs.single_links import prompted_singles
 from flows.steps import Step
@@ -183,6 +183,20 @@ def test_nothing_is_ever_sent_again_for_a_forgotten_cardholder(tmp_path: Path) -
     named = naming(bench.snapshot(), GONE)
     assert [] == [key for key in named if not key.startswith(WITHDRAWING)]
     assert set() == findings(bench)
+
+
+@pytest.mark.parametrize(
+    "spelling", quick(1, ["c-0003-FORGOTTEN", "C\uff0d0003-forgotten", " C-0003-forgotten\u2003"])
+)
+def test_a_forgotten_cardholder_is_not_sent_under_another_spelling_of_the_cuid(
+    spelling: str,
+) -> None:
+    people = NamedPeople(frozenset({GONE}))
+    erased = ErasedPeople("00", ErasedPeople("00").digests_of(people))
+    cuids = pl.Series([spelling, f"{GONE}-2", None, GONE])
+
+    for known in (people, erased):
+        assert [True, False, False, True] == known.named_by(cuids).to_list()
 
 
 def test_what_stays_until_its_own_end_is_named(tmp_path: Path) -> None:

@@ -11,13 +11,21 @@ import polars as pl
 import pytest
 
 from flows.errors import CardlinkError
+from flows.extensions.formats.joined import JoinedRows, JoinFileError
+from flows.extensions.formats.settings import FormatSettings
+from flows.extensions.formats.spill import Spill, SpillError
 from flows.extracts.errors import MappingError
-from flows.extracts.joined.rows import JoinedRows, JoinFileError
-from flows.extracts.joined.spill import Spill, SpillError
 from schemas.manifest import JoinedRows as Tally
-from schemas.source import SourceSettings
-from tests.extracts import two_files
-from tests.extracts.two_files import cards, cards_file, opened, oracle, places, places_file, whole
+from tests.extensions.formats import two_files
+from tests.extensions.formats.two_files import (
+    cards,
+    cards_file,
+    opened,
+    oracle,
+    places,
+    places_file,
+    whole,
+)
 
 
 def pair_of(count: int, seed: int = 1) -> tuple[bytes, bytes]:
@@ -104,7 +112,7 @@ def test_two_files_that_cannot_be_joined_are_refused_as_a_whole(
 )
 def test_settings_that_name_no_two_files_are_refused(changes: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
-        SourceSettings.model_validate(two_files.SOURCE | changes)
+        FormatSettings.model_validate(two_files.SOURCE | changes)
 
 
 def test_what_waits_on_disk_is_in_a_file_without_name_and_cannot_be_read_there(

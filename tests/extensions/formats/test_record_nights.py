@@ -16,11 +16,12 @@ from click.testing import CliRunner
 
 from flows.cli.main import main
 from flows.configuration import load_issuer
+from flows.extensions.formats.fields import NUMBER
+from flows.extensions.formats.settings import FormatSettings
 from flows.extracts.errors import TrailerError
-from flows.extracts.records.fields import NUMBER
 from schemas import portal
-from tests.extracts import mainframe
-from tests.extracts.mainframe import Piece
+from tests.extensions.formats import mainframe
+from tests.extensions.formats.mainframe import Piece
 from tests.night import Bench, local_bench
 
 WIDTH = 176
@@ -118,6 +119,7 @@ def test_init_guesses_settings_and_mapping_from_a_copybook_and_check_reads_every
 
     source = load_issuer(folder, "bank").source
     assert "30 of 30 rows in 1 chunk would be sent" in made
+    assert isinstance(source, FormatSettings)
     assert ("cp037", "VB", WIDTH) == (source.encoding, source.record_format, source.record_size)
     extracts = folder / "store" / "bank" / "extracts"
     extracts.mkdir(parents=True)

@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 
 from flows.errors import CardlinkError
+from flows.extensions.formats.forms import TypeMissingError
+from flows.extensions.formats.joined import JoinedRows
+from flows.extensions.formats.settings import FormatSettings
 from flows.extracts.errors import TrailerError
-from flows.extracts.joined.types import TypedRows, TypeMissingError
 from flows.extracts.rows import open_rows
 from schemas.manifest import JoinedRows as Tally
-from schemas.source import SourceSettings
-from tests.extracts import mainframe
-from tests.extracts.two_files import whole
+from tests.extensions.formats import mainframe
+from tests.extensions.formats.two_files import whole
 from tests.night import local_bench
 
 Record = tuple[str, ...]
@@ -148,10 +149,12 @@ def _without_kinds(cells: Record, *, has_mail: bool) -> Record:
     return cells if has_mail else (*cells[:-2], "", "")
 
 
-def read(layout: str, records: Sequence[Record], block: int = 1 << 20, **changes: Any) -> TypedRows:
-    source = SourceSettings.model_validate(SOURCES[layout] | changes)
+def read(
+    layout: str, records: Sequence[Record], block: int = 1 << 20, **changes: Any
+) -> JoinedRows:
+    source = FormatSettings.model_validate(SOURCES[layout] | changes)
     rows = open_rows(BytesIO(WRITERS[layout](records)), source, "cards.txt", block=block)
-    assert isinstance(rows, TypedRows)
+    assert isinstance(rows, JoinedRows)
     return rows
 
 
@@ -216,7 +219,7 @@ def test_a_trailer_may_count_all_records(layout: str, by_key: bool) -> None:
     records = sorted(bank(20, random.Random(1)), key=lambda record: record[1::-1])
     key = {} if by_key else {"segment_key": (), "segment_optional": ()}
     counts = {"trailer": "^99[|]?([0-9]+)", "trailer_counts": "records"}
-    source = SourceSettings.model_validate(SOURCES[layout] | key | counts)
+    source = FormatSettings.model_validate(SOURCES[layout] | key | counts)
     content = WRITERS[layout](records)
 
     rows = open_rows(BytesIO(content + f"99{len(records):06d}\n".encode()), source, "cards.txt")
@@ -234,7 +237,7 @@ def test_fixed_text_in_any_encoding_is_cut_by_characters() -> None:
     content = fixed(records)
 
     for encoding in ("utf-8", "cp1252"):
-        source = SourceSettings.model_validate(SOURCES["fixed"] | {"encoding": encoding})
+        source = FormatSettings.model_validate(SOURCES["fixed"] | {"encoding": encoding})
         data = BytesIO(content.decode().encode(encoding))
         assert oracle(records) == whole(list(open_rows(data, source, "cards.txt")))
 
@@ -245,7 +248,7 @@ def test_fixed_text_is_joined_by_order_too(block: int) -> None:
     people = [bank(1, chance) for _ in range(40)]
     records = [record for person in people for record in sorted(person)]
     by_order = {"segment_key": (), "segment_optional": ()}
-    source = SourceSettings.model_validate(SOURCES["fixed"] | by_order)
+    source = FormatSettings.model_validate(SOURCES["fixed"] | by_order)
 
     rows = open_rows(BytesIO(fixed(records)), source, "cards.txt", block=block)
 
@@ -260,7 +263,7 @@ def test_fixed_text_is_joined_by_order_too(block: int) -> None:
 
 def test_columns_of_plain_fixed_text_may_have_names() -> None:
     names = {"CUST": (1, 6), "CARD": (7, 22)}
-    source = SourceSettings.model_validate(
+    source = FormatSettings.model_validate(
         {"format": "fixed", "width": 24, "header_rows": 0, "names": names}
     )
 
@@ -293,7 +296,7 @@ def test_types_that_cannot_be_joined_are_refused(
     layout: str, changes: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(ValueError, match=problem):
-        SourceSettings.model_validate(SOURCES[layout] | changes)
+        FormatSettings.model_validate(SOURCES[layout] | changes)
 
 
 def test_what_is_put_aside_is_on_disk_in_a_file_without_name(

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from io import BytesIO
 from typing import Any
 
+from flows.extensions.formats.settings import FormatSettings
 from flows.extracts.opening import Pair
 from flows.extracts.reader import Block
 from flows.extracts.row_source import Rows
 from flows.extracts.rows import open_rows
-from schemas.source import SourceSettings
-from tests.extracts.mainframe import card_number
+from tests.extensions.formats.mainframe import card_number
 
 CARDS = ("CUST", "CARD", "EXP", "CVV", "FIRST", "LAST", "NOTE")
 PLACES = ("NO", "STREET", "CITY", "STATE", "ZIP", "NOTE")
@@ -69,7 +69,7 @@ def places_file(rows: Sequence[Cells]) -> bytes:
 
 
 def opened(first: bytes, second: bytes, block: int = 1 << 20) -> Rows:
-    source = SourceSettings.model_validate(SOURCE)
+    source = FormatSettings.model_validate(SOURCE)
     pair = Pair(BytesIO(first), BytesIO(second), "places-1.csv")
     return open_rows(pair, source, "cards-1.csv", block=block)
 

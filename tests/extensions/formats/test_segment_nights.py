@@ -9,7 +9,7 @@ import pytest
 
 from flows.submissions.rehearsal import rehearse
 from flows.submissions.submit import Request
-from tests.extracts import two_files
+from tests.extensions.formats import two_files
 from tests.night import local_bench
 
 SOURCE: dict[str, Any] = {

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from schemas.copybook import CopybookError, Item, Picture, read_copybook
+from flows.extensions.formats.copybook import CopybookError, Item, Picture, read_copybook
 
 MOST_DIGITS: Final = 31
 MOST_BINARY: Final = 18

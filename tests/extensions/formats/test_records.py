@@ -11,19 +11,19 @@ import pytest
 
 from flows.configuration import load_issuer
 from flows.errors import CardlinkError
+from flows.extensions.formats.fields import NUMBER
+from flows.extensions.formats.framing import RecordFormatError
+from flows.extensions.formats.record_layout import read_layout
+from flows.extensions.formats.settings import FormatSettings
 from flows.extracts import grammar
 from flows.extracts.errors import EncodingError, TruncatedError
 from flows.extracts.reader import Block
-from flows.extracts.records.fields import NUMBER
-from flows.extracts.records.framing import RecordFormatError
 from flows.extracts.rows import open_rows
 from flows.submissions.rehearsal import rehearse
 from flows.submissions.submit import Request
 from schemas.issuer import Issuer
-from schemas.record_layout import read_layout
-from schemas.source import SourceSettings
-from tests.extracts import mainframe
-from tests.extracts.mainframe import Piece
+from tests.extensions.formats import mainframe
+from tests.extensions.formats.mainframe import Piece
 from tests.extracts.test_guess import REST
 from tests.night import DAY, local_bench
 
@@ -37,7 +37,7 @@ def people(count: int, seed: int = 1) -> list[list[Piece]]:
 
 def read(data: bytes, block: int = 1 << 22, **settings: object) -> Block:
     """Read all blocks of an extract, as one."""
-    source = SourceSettings.model_validate(mainframe.SOURCE | settings)
+    source = FormatSettings.model_validate(mainframe.SOURCE | settings)
     blocks = list(open_rows(BytesIO(data), source, "cards.dat", block=block))
     return Block(
         pl.concat(each.rows for each in blocks), pl.concat(each.refused for each in blocks)
@@ -167,7 +167,7 @@ def test_header_and_trailer_records_are_told_by_their_text() -> None:
     records = [mainframe.record(each) for each in people(3)]
     header = "HDR20261120".ljust(SIZE).encode("cp037")
     trailer = "TRL000000003".ljust(SIZE).encode("cp037")
-    source = SourceSettings.model_validate(
+    source = FormatSettings.model_validate(
         mainframe.SOURCE | {"comment": "HDR", "trailer": "^TRL([0-9]{9})"}
     )
 
@@ -182,7 +182,7 @@ def test_header_and_trailer_records_are_told_by_their_text() -> None:
 @pytest.mark.parametrize("page", ["cp037", "cp273", "cp500", "cp1047", "cp1141", "cp1147"])
 def test_lines_of_ebcdic_are_read_as_lines_of_text(page: str) -> None:
     text = "CUST;NAME;CITY\nC1;MÜLLER;KÖLN\nC2;GARCÍA;LEÓN\n"
-    source = SourceSettings.model_validate({"delimiter": ";", "encoding": page})
+    source = FormatSettings.model_validate({"delimiter": ";", "encoding": page})
 
     rows = [block.rows for block in open_rows(BytesIO(_ebcdic(text, page)), source, "cards.txt")]
 
@@ -199,7 +199,7 @@ def _ebcdic(text: str, page: str) -> bytes:
 
 def test_text_of_one_length_without_line_ends_is_read_by_position() -> None:
     records = ["C1ANN  ", "C2LI   ", "C3JOSÉ "]
-    source = SourceSettings.model_validate(
+    source = FormatSettings.model_validate(
         {
             "format": "fixed",
             "width": 7,
@@ -222,7 +222,7 @@ def test_lines_that_lack_the_blanks_at_their_end_are_taken_where_the_settings_sa
 
     heights = []
     for short in (False, True):
-        settings = SourceSettings.model_validate(source | {"short_records": short})
+        settings = FormatSettings.model_validate(source | {"short_records": short})
         blocks = open_rows(BytesIO(data), settings, "cards.txt", proven=True)
         heights.append(sum(block.rows.height for block in blocks))
 
@@ -235,6 +235,7 @@ def test_the_copybook_is_a_file_beside_the_toml(tmp_path: Path) -> None:
 
     issuer = load_issuer(tmp_path, "bank")
 
+    assert isinstance(issuer.source, FormatSettings)
     assert SIZE == issuer.source.record_size
     (tmp_path / "bank.toml").write_text(TOML.replace("176", "180"))
     with pytest.raises(CardlinkError, match="the copybook describes 176 bytes"):
@@ -279,7 +280,7 @@ def test_a_file_in_ebcdic_is_named_as_such_where_the_settings_have_another_encod
     data = b"".join(mainframe.record(each) for each in people(30))
 
     with pytest.raises(EncodingError, match="it looks like EBCDIC"):
-        list(open_rows(BytesIO(data), SourceSettings(), "cards.dat"))
+        list(open_rows(BytesIO(data), FormatSettings(), "cards.dat"))
 
 
 @pytest.mark.slow

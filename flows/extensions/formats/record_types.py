@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-Span = tuple[int, int]  # first and last character, from 1
-Names = tuple[str, ...] | dict[str, Span]  # of delimited text; of text in fixed format
+from schemas.mapping import Span
+from schemas.source import Names, problem_of_spans
 
 
 class RecordTypes(NamedTuple):
@@ -45,25 +45,9 @@ class RecordTypes(NamedTuple):
             width += self.width_of(kind) if spans else 0
         return dict(zip(taken, spans, strict=True)) if spans else tuple(taken)
 
-    def width_together(self) -> int:
-        """Return the characters of a row that has its parts behind it."""
-        return sum(map(self.width_of, self.columns))
-
     def _spans(self, kind: str) -> dict[str, Span]:
         columns = self.columns[kind]
         return columns if isinstance(columns, dict) else {}
-
-
-def problem_of_spans(names: Names, width: int | None) -> str:
-    """Return what is wrong with columns in fixed format, "" where nothing is."""
-    if not isinstance(names, dict):
-        return "in fixed format each column needs its first and last character: CUST = [3, 10]"
-    for name, (first, last) in names.items():
-        if not 1 <= first <= last:
-            return f"{name}: [first, last] is counted from 1"
-        if width is not None and last > width:
-            return f"{name} ends at {last}, and a line has {width} characters"
-    return ""
 
 
 def problem_of_types(types: RecordTypes, field: str, *, fixed: bool) -> str:

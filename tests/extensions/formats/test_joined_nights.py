@@ -20,8 +20,8 @@ from flows.submissions.rehearsal import rehearse
 from flows.submissions.submit import Request
 from schemas.manifest import JoinedRows
 from tests.again import again
-from tests.extracts import two_files
-from tests.extracts.two_files import cards, cards_file, places, places_file
+from tests.extensions.formats import two_files
+from tests.extensions.formats.two_files import cards, cards_file, places, places_file
 from tests.night import Bench, local_bench
 
 CARDS = "cards-20261120.csv"
@@ -171,7 +171,7 @@ def test_an_error_in_a_row_leaves_no_file_of_waiting_rows_open(
     def failed(*_: object) -> NoReturn:
         raise StoreBusyError(place="the store", code="test")
 
-    monkeypatch.setattr("flows.extracts.joined.spill._unnamed_file", unnamed)
+    monkeypatch.setattr("flows.extensions.formats.spill._unnamed_file", unnamed)
     monkeypatch.setattr("flows.submissions.rows.Route.normalise", failed)
 
     with pytest.raises(StoreBusyError):  # the error is held, and with it the frames it passed

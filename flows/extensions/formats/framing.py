@@ -62,19 +62,6 @@ class Frame(NamedTuple):
         records[places >= self.lengths[:, None]] = filling
         return records
 
-    def cut(self, record: int) -> tuple["Frame", "Frame"]:
-        """Return the records before one, and that with those after it."""
-        place = int(self.starts[record])
-        head = Frame(self.data[:place], self.starts[:record], self.lengths[:record], self.first)
-        starts = self.starts[record:] - place
-        return head, Frame(self.data[place:], starts, self.lengths[record:], self.first + place)
-
-    def before(self, following: "Frame") -> "Frame":
-        """Return these records and those that follow them in the file."""
-        starts = np.concatenate([self.starts, following.starts + len(self.data)])
-        lengths = np.concatenate([self.lengths, following.lengths])
-        return Frame(self.data + following.data, starts, lengths, self.first)
-
 
 class _Fault(Exception):
     """Bytes are no record: which, from 0, where, and why."""

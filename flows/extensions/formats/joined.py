@@ -7,7 +7,7 @@ A block is joined when it is yielded, by the keys themselves.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
@@ -15,12 +15,12 @@ import numpy.typing as npt
 import polars as pl
 
 from flows.errors import ExtractError
+from flows.extensions.formats.settings import JoinSettings
+from flows.extensions.formats.spill import Spill
 from flows.extracts.errors import MappingError
-from flows.extracts.joined.spill import Spill
 from flows.extracts.reader import Block
 from flows.extracts.row_source import Rows
 from flows.runs.threads import prefetch
-from schemas.join import JoinSettings
 from schemas.manifest import JoinedRows as Tally
 
 SHELVES: Final = 64
@@ -63,10 +63,19 @@ class JoinedRows:
     """An extract and what is joined to it, open at their first rows; see `rows.Rows`.
 
     What is counted, and what proves a file whole, is that of the extract; the second file is proven
-    by its own settings. `tally` has what became of the others, once all are read.
+    by its own settings. `during` is open while all is read; then `tally` has what became of the
+    others.
     """
 
-    def __init__(self, first: Rows, second: "Others", joining: Joining, name: str) -> None:
+    def __init__(
+        self,
+        first: Rows,
+        second: "Others",
+        joining: Joining,
+        name: str,
+        during: AbstractContextManager[None] | None = None,
+    ) -> None:
+        self._during = during or nullcontext()
         self._first = first
         self._second = second
         self._joining = joining
@@ -110,7 +119,7 @@ class JoinedRows:
 
     def __iter__(self) -> Iterator[Block]:
         """Yield the blocks; what reading either file raises, and SpillError."""
-        with closing(Spill()) as waiting, closing(Spill()) as needed:
+        with self._during, closing(Spill()) as waiting, closing(Spill()) as needed:
             index = self._read_first(waiting)
             self._read_second(index, needed)
             for number in range(index.blocks):

@@ -12,11 +12,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from flows.extensions.formats.code_pages import BLANK, EBCDIC, LINE_END, controls, decoded
+from flows.extensions.formats.framing import Bytes, Places
+from flows.extensions.formats.record_layout import Field
 from flows.extracts import grammar
-from flows.extracts.records.framing import Bytes, Places
-from schemas.code_pages import BLANK, EBCDIC, LINE_END, controls, decoded
 from schemas.expressions import UNREADABLE
-from schemas.record_layout import Field
 
 NUMBER: Final = "record.number.invalid"
 NO_FIELD: Final = -1

@@ -52,13 +52,6 @@ UNDEFINED: Final = "\x00"  # what a byte is that its code page does not define: 
 BLANK: Final = 0x40
 LINE_END: Final = 0x25  # of the two that end lines, the one that is "\n" in `characters`
 NEXT_LINE: Final = 0x15
-# bytes of ordinary text: blank, letters and digits
-USUAL: Final = frozenset(
-    bytes.fromhex(
-        "40 818283848586878889 919293949596979899 a2a3a4a5a6a7a8a9"
-        " c1c2c3c4c5c6c7c8c9 d1d2d3d4d5d6d7d8d9 e2e3e4e5e6e7e8e9 f0f1f2f3f4f5f6f7f8f9"
-    )
-)
 
 
 @cache
@@ -82,11 +75,3 @@ def controls(encoding: str) -> bytes:
     """Return the bytes that are no text in a code page: control characters, and undefined ones."""
     kinds = map(category, characters(encoding))
     return bytes(byte for byte, kind in enumerate(kinds) if kind == "Cc")
-
-
-def looks_ebcdic(head: bytes) -> bool:
-    """Return whether bytes are EBCDIC text rather than ASCII, packed decimals between it or not."""
-    usual = sum(byte in USUAL for byte in head)
-    as_ascii = sum(0x20 <= byte < 0x7F and byte != BLANK for byte in head)
-    has_blanks = head.count(BLANK) > head.count(b" ")
-    return len(head) >= 40 and has_blanks and usual > 0.5 * len(head) and usual > 2 * as_ascii

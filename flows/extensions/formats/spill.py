@@ -8,6 +8,7 @@ import secrets
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from io import BytesIO
 from typing import IO, Final, NamedTuple, TypeVar
 
@@ -51,29 +52,32 @@ class Spill:
         """Put a frame on a shelf; SpillError."""
         plain = BytesIO()
         frame.write_ipc(plain, compression="lz4")
+        self.put_bytes(shelf, plain.getvalue())
+
+    def put_bytes(self, shelf: Hashable, plain: bytes) -> None:
+        """Put bytes on a shelf; SpillError."""
         self._sealed += 1
         nonce = self._sealed.to_bytes(NONCE, "big")
-        data = nonce + self._cipher.encrypt(nonce, plain.getbuffer(), None)
+        data = nonce + self._cipher.encrypt(nonce, plain, None)
         _reported(lambda: self._write(data))
         self._shelves[shelf].append(_Piece(self._end, len(data)))
         self._end += len(data)
 
     def take(self, shelf: Hashable) -> list[pl.DataFrame]:
         """Return the frames of a shelf, which is empty then; SpillError."""
-        return list(self.each(shelf))
+        return [pl.read_ipc(plain) for plain in self.each(shelf)]
 
-    def each(self, shelf: Hashable) -> Iterator[pl.DataFrame]:
-        """Yield the frames of a shelf, which is empty then; SpillError."""
+    def each(self, shelf: Hashable) -> Iterator[bytes]:
+        """Yield the bytes of a shelf, which is empty then; SpillError."""
         yield from map(self._taken, self._shelves.pop(shelf, ()))
 
     def close(self) -> None:
         """Give the file back."""
         self._file.close()
 
-    def _taken(self, piece: _Piece) -> pl.DataFrame:
+    def _taken(self, piece: _Piece) -> bytes:
         data = _reported(lambda: self._read(piece))
-        plain = self._cipher.decrypt(data[:NONCE], data[NONCE:], None)
-        return pl.read_ipc(plain)
+        return self._cipher.decrypt(data[:NONCE], data[NONCE:], None)
 
     def _write(self, data: bytes) -> None:
         self._file.seek(self._end)
@@ -87,6 +91,42 @@ class Spill:
         while len(data) < piece.size and (more := self._file.read(piece.size - len(data))):
             data += more
         return data
+
+
+class Aside:
+    """Lines by the type of their records, put aside while the rows are read.
+
+    What comes before it is opened waits in memory: the first block, of which the header is read.
+    """
+
+    def __init__(self) -> None:
+        self._first: list[tuple[str, bytes]] = []
+        self._spill: Spill | None = None
+
+    def put(self, kind: str, lines: bytes) -> None:
+        """Put lines aside; SpillError."""
+        if self._spill is None:
+            self._first.append((kind, lines))
+        else:
+            self._spill.put_bytes(kind, lines)
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Keep on disk what is put aside, until the end; SpillError."""
+        self._spill = Spill()
+        try:
+            for kind, lines in self._first:
+                self._spill.put_bytes(kind, lines)
+            self._first = []
+            yield
+        finally:
+            self._spill.close()
+            self._spill = None
+
+    def taken(self, kind: str) -> Iterator[bytes]:
+        """Yield the lines of a type, which are gone then; SpillError."""
+        if self._spill is not None:
+            yield from self._spill.each(kind)
 
 
 def _unnamed_file() -> IO[bytes]:

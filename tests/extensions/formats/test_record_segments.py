@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from flows.extracts.records.fields import NUMBER
+from flows.extensions.formats.fields import NUMBER
+from flows.extensions.formats.settings import FormatSettings
 from flows.extracts.rows import open_rows
-from schemas.source import SourceSettings
-from tests.extracts import mainframe
-from tests.extracts.two_files import whole
+from tests.extensions.formats import mainframe
+from tests.extensions.formats.two_files import whole
 
 COPYBOOK = """\
        01  BRANCH-RECORD.
@@ -91,7 +91,7 @@ def oracle(records: list[Record]) -> tuple[list[tuple[int, Any]], list[int]]:
 
 
 def read(data: bytes, block: int, **changes: Any) -> tuple[list[tuple[int, Any]], list[int]]:
-    source = SourceSettings.model_validate(SOURCE | changes)
+    source = FormatSettings.model_validate(SOURCE | changes)
     blocks = list(open_rows(BytesIO(data), source, "cards.dat", block=block))
     places: dict[int, int] = {}
     for each in blocks:
@@ -122,7 +122,7 @@ def test_records_that_belong_to_no_row_are_refused_and_names_that_are_taken_have
     None
 ):
     records = [card(1), branch(1), address(1), card(2), address(2), address(3), card(4)]
-    source = SourceSettings.model_validate(SOURCE)
+    source = FormatSettings.model_validate(SOURCE)
 
     rows = open_rows(BytesIO(written(records, "FB")), source, "cards.dat")
 
@@ -138,7 +138,7 @@ def test_a_part_that_cannot_be_read_refuses_its_row_with_byte_and_field() -> Non
     data = bytearray(written(records, "FB"))
     data[4 * SIZE + 22] = 0x7F  # more digits than PIC has
 
-    source = SourceSettings.model_validate(SOURCE)
+    source = FormatSettings.model_validate(SOURCE)
     blocks = list(open_rows(BytesIO(bytes(data)), source, "cards.dat"))
 
     assert [(2, 4, NUMBER, f"ZIP, at byte {4 * SIZE + 23:,}")] == [
@@ -158,7 +158,7 @@ def test_types_that_the_copybook_does_not_describe_are_refused(
     changes: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(ValueError, match=problem):
-        SourceSettings.model_validate(SOURCE | changes)
+        FormatSettings.model_validate(SOURCE | changes)
 
 
 @pytest.mark.slow

@@ -11,9 +11,9 @@ import polars as pl
 import pytest
 
 from flows.errors import CardlinkError
+from flows.extensions.formats.settings import FormatSettings
 from flows.extracts.rows import open_rows
-from schemas.source import SourceSettings
-from tests.extracts.two_files import whole
+from tests.extensions.formats.two_files import whole
 
 Line = tuple[str, ...]
 TYPES: dict[str, Line] = {
@@ -56,7 +56,7 @@ def content(lines: Sequence[str]) -> bytes:
 
 def read(lines: Sequence[str], block: int = 1 << 20, **changes: Any) -> tuple[Any, Any, Any]:
     """Return header, what is said of each row, and the line of each row."""
-    source = SourceSettings.model_validate(SOURCE | changes)
+    source = FormatSettings.model_validate(SOURCE | changes)
     rows = open_rows(BytesIO(content(lines)), source, "cards.txt", block=block)
     blocks = list(rows)
     assert (len(lines), rows.height) == (rows.lines, rows.lines - sum(rows.set_aside.values()))
@@ -174,7 +174,7 @@ def test_a_delimiter_within_quotes_divides_nothing() -> None:
 )
 def test_types_that_cannot_be_told_apart_are_refused(changes: dict[str, Any], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
-        SourceSettings.model_validate(SOURCE | changes)
+        FormatSettings.model_validate(SOURCE | changes)
 
 
 @pytest.mark.slow
