@@ -4,7 +4,9 @@ A search for card numbers finds those that somebody thought of. So a foreign tex
 way round: what is known to be harmless stays, and everything else is a mark of its kind and length,
 such as `[16 digits]`, `[5 letters]` or `[44 Base64]`. Harmless are
 
-* words that are known (`flows.vocabulary`); of an unknown one nobody can say that it is no code;
+* words that are known (`flows.vocabulary`); of an unknown one nobody can say that it is no code and
+  no name. Known ones that are also names stay where they cannot be one (`_without_names`);
+* codes of letters and up to four digits (`E4017`), `code 5001`, and one id of a request;
 * numbers of at most two digits, with fewer digits in all than a CVV has (MOST_UNNAMED); words for
   digits count as such;
 * more numbers where a word says what they count (`row 14`, `status 403`; of three digits and more
@@ -16,8 +18,9 @@ such as `[16 digits]`, `[5 letters]` or `[44 Base64]`. Harmless are
 * the cuid of the row that the text is about. OWN stands for it, until it is known whether it is the
   one that we sent (`with_cuid`).
 
-A text about a CVV, a card number or a security answer (`flows.secret_words`) keeps no digit at all,
-nor does any message of an error that mentions one. Links and e-mail addresses are marks of their
+A text about a card number keeps of digits such codes and its usual lengths (`16 digits`) alone; one
+about a CVV or a security answer (`flows.secret_words`), and any message of an error that mentions
+one, a single such length. Links and e-mail addresses are marks of their
 own. A digit is whatever stands for one: those of every script, fractions, circled digits, Chinese
 numerals.
 """
@@ -26,7 +29,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import Final
+from typing import Final, NamedTuple
 
 from flows.harmless_tokens import (
     BEGIN,
@@ -39,11 +42,13 @@ from flows.harmless_tokens import (
     marked,
     tokens_of,
 )
-from flows.secret_words import speaks_of_secret
-from flows.vocabulary import ALSO_DIGITS, DIGIT_WORDS
+from flows.secret_words import speaks_of_cvv, speaks_of_secret
+from flows.vocabulary import ALSO_DIGITS, DIGIT_WORDS, PARTICLES, PERSONAL, may_be_name
 
 CUID: Final = "[cuid]"
 READ: Final = 2_000  # characters of a text that are read
+MOST_IN_CODES: Final = 5  # digits of all codes: one of four, or a short one beside it
+MOST_IDS: Final = 1
 MOST_DIGITS: Final = 8  # in all numbers that are kept of a text
 
 CODED = 3  # marks in a text that may be a code written in groups
@@ -61,9 +66,13 @@ def harmless(text: str, *, secret: bool = False) -> str:
 
     `secret`: it is about a CVV, a card number or a security answer, though it need not say so.
     """
-    about_secret = secret or speaks_of_secret(text)
-    tokens = _judged(list(tokens_of(unicodedata.normalize("NFC", text[:READ]))))
-    return " ".join(kept_text(_without_pieces(tokens), about_secret=about_secret).split())
+    about_cvv = secret or speaks_of_cvv(text)
+    about_secret = about_cvv or speaks_of_secret(text)
+    tokens = list(tokens_of(unicodedata.normalize("NFC", text[:READ])))
+    judged = _without_pieces(_judged(_without_names(tokens)))
+    if about_cvv:
+        judged = [mark(token.text) if token.is_code or token.is_id else token for token in judged]
+    return " ".join(kept_text(judged, about_secret=about_secret).split())
 
 
 def kept_text(tokens: Iterable[Token], *, about_secret: bool) -> str:
@@ -98,14 +107,15 @@ def have_cvv_together(kept: Iterable[str]) -> bool:
 
 def _unnamed_digits(kept: str) -> int:
     tokens = _judged(list(tokens_of(_KEPT_MARK.sub("", kept))))
-    return sum(token.digits for token in tokens if not token.is_named)
+    return sum(token.digits for token in tokens if token.is_unnamed)
 
 
 def _kept(token: Token, about_secret: bool, too_many: bool) -> str:
     """Return a token, or the mark for it where its text keeps no such digits."""
     if token.is_settled:
         return token.text
-    if about_secret and any(map(is_digit, token.text)):
+    is_safe = token.is_length or token.is_id or (token.is_code and token.text[0].isalpha())
+    if about_secret and not is_safe and any(map(is_digit, token.text)):
         return marked(token.text)
     if too_many and token.digits:
         return marked(token.text)
@@ -122,11 +132,87 @@ def _judged(tokens: Sequence[Token]) -> list[Token]:
         judged[place] = mark(judged[place].text)
     for place, digits in _digit_words(judged, places):
         judged[place] = judged[place]._replace(digits=digits)
-    unnamed = [place for place in places if judged[place].digits and not judged[place].is_named]
+    codes = [place for place in places if judged[place].is_code]
+    ids = [place for place in places if judged[place].is_id]
+    for same, most in ((codes, MOST_IN_CODES), (ids, MOST_IDS)):
+        if sum(judged[place].digits or 1 for place in same) > most:
+            for place in same:
+                judged[place] = mark(judged[place].text)
+    unnamed = [place for place in places if judged[place].is_unnamed]
     if sum(judged[place].digits for place in unnamed) > MOST_UNNAMED:
         for place in unnamed:
             judged[place] = mark(judged[place].text)
     return judged
+
+
+def _without_names(tokens: Sequence[Token]) -> list[Token]:
+    """Return tokens without the known words that may be parts of names or addresses here."""
+    judged = list(tokens)
+    places = [place for place, token in enumerate(tokens) if _is_said(token)]
+    has_cases = any(map(str.islower, "".join(tokens[place].text for place in places)))
+    quoted = _quoted(tokens)
+    for order in (*range(len(places)), *reversed(range(len(places)))):
+        place = places[order]
+        token = judged[place]
+        if token.is_settled or not token.text.isalpha():
+            continue
+        before = _beside(judged, places, order, -1)
+        after = _beside(judged, places, order, 1)
+        is_name = has_cases and token.text.istitle() and (before.is_name or after.is_name)
+        if may_be_name(token.text):
+            is_value = before.word in PERSONAL and (":" in before.gap or "=" in before.gap)
+            is_written_so = has_cases and not token.text.islower()
+            is_name |= before.is_mark or after.is_mark or is_value or place in quoted
+            is_name |= is_written_so and not (_begins(before) and after.word.islower())
+        if is_name:
+            carries_on = token.text.lower() in PARTICLES or not token.text.islower()
+            judged[place] = mark(token.text)._replace(is_capital=carries_on, carries_on=carries_on)
+    return judged
+
+
+class _Beside(NamedTuple):
+    """What is beside a word: a word, or a mark, and the points between."""
+
+    word: str = ""
+    gap: str = ""
+    is_mark: bool = False  # of what may be a name
+    is_name: bool = False  # of what begins with a capital, and only a blank is between
+
+
+def _beside(tokens: Sequence[Token], places: Sequence[int], order: int, step: int) -> _Beside:
+    if not 0 <= order + step < len(places):
+        return _Beside()
+    first, last = sorted((places[order], places[order + step]))
+    gap = "".join(token.text for token in tokens[first + 1 : last])
+    token = tokens[places[order + step]]
+    is_mark = token.text.startswith(BEGIN) and not _is_digits_mark(token) and token.carries_on
+    is_name = is_mark and token.is_capital and gap in (" ", "-", ", ", "'", "’", ". ")
+    return _Beside(token.text, gap, is_mark, is_name)
+
+
+def _begins(before: _Beside) -> bool:
+    """Return whether a sentence begins behind this, so that a capital says nothing."""
+    return not before.word or any(point in before.gap for point in ".:!?;|([")
+
+
+def _quoted(tokens: Sequence[Token]) -> frozenset[int]:
+    """Return the places of words in quotes of a few words."""
+    text_of = [token.text for token in tokens]
+    places = set[int]()
+    opened = -1
+    for place, text in enumerate(text_of):
+        if not any(quote in text for quote in _QUOTES):
+            continue
+        inside = range(opened + 1, place)
+        words = [inner for inner in inside if text_of[inner].isalpha()]
+        if opened >= 0 and 2 <= len(words) <= _FEW:
+            places |= set(words)
+        opened = place
+    return frozenset(places)
+
+
+_QUOTES = "\"'`“”„«»‘’"
+_FEW = 4  # words in quotes that may be a name
 
 
 def _is_said(token: Token) -> bool:

@@ -36,24 +36,32 @@ CVV_SIGNS: Final = (
     "cv", "csc", "cid", "cod", "value", "num", "wert", "ziffer", "zahl", "digit", "valeur", "valor",
     "chiffre", "cifra", "ptogram",
 )  # fmt: skip
-_SECRETS = (
-    "cv[vcnd]",
-    "(?<![a-z])(?:csc|cid|cav|pin|pans?)(?![a-z])",
-    rf"(?:card|karten|kaart){_GAP}(?:number|num|no|nr|nummer)(?![a-z])",
-    rf"numero{_GAP}(?:de|da|do|di|della){_GAP}(?:la{_GAP})?(?:carte|tarjeta|cartao|carta)",
-    rf"(?:security|sicherheits){_GAP}(?:answer|question|antwort|frage)",
-    CVV_NAMES,
+_CVV = re.compile(
+    "cv[vcnd]|(?<![a-z])(?:csc|cid|cav|pin)(?![a-z])"
+    rf"|(?:security|sicherheits){_GAP}(?:answer|question|antwort|frage)|{CVV_NAMES}"
 )
-_SECRET = re.compile("|".join(_SECRETS))
+_CARD_NUMBER = re.compile(
+    rf"(?<![a-z])pans?(?![a-z])|(?:card|karten|kaart){_GAP}(?:number|num|no|nr|nummer)(?![a-z])"
+    rf"|numero{_GAP}(?:de|da|do|di|della){_GAP}(?:la{_GAP})?(?:carte|tarjeta|cartao|carta)"
+)
 _CASE_CHANGE = re.compile("(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _BETWEEN_WORDS = re.compile(r"[\s\d_./\u2010-\u2015-]+")
 
 
-@lru_cache(1024)
 def speaks_of_secret(text: str) -> bool:
     """Return whether a text mentions a CVV, a card number or a security answer, in any spelling."""
+    return speaks_of_cvv(text) or _speaks(_CARD_NUMBER, text)
+
+
+def speaks_of_cvv(text: str) -> bool:
+    """Return whether a text mentions a CVV, a PIN or a security answer, in any spelling."""
+    return _speaks(_CVV, text)
+
+
+@lru_cache(2048)
+def _speaks(secret: re.Pattern[str], text: str) -> bool:
     texts = (without_accents(reading.text) for reading in readings(text))
-    return any(_names_secret(unaccented) for unaccented in texts)
+    return any(_names(secret, unaccented) for unaccented in texts)
 
 
 def without_accents(text: str) -> str:
@@ -63,7 +71,7 @@ def without_accents(text: str) -> str:
     return "".join(unicodedata.normalize("NFD", char)[0] for char in text)
 
 
-def _names_secret(text: str) -> bool:
+def _names(secret: re.Pattern[str], text: str) -> bool:
     """Return whether the words of a text, or its letters as they are, name a secret."""
     in_words = _BETWEEN_WORDS.sub(" ", _CASE_CHANGE.sub(" ", text))
-    return any(_SECRET.search(form.lower()) for form in (in_words, text))
+    return any(secret.search(form.lower()) for form in (in_words, text))

@@ -25,7 +25,7 @@ from flows.cli.sections import GROUPS
 from flows.commands.entry import Entry
 from flows.commands.form import Form
 from flows.extensions.deliveries.formats import AcknowledgementFile, DeliveryEvent
-from flows.extensions.partner_api.profile import NAMES, PATHS
+from flows.extensions.partner_api.profile import NAMES
 from flows.install import schedules
 from schemas import portal, rules
 from schemas.challenges import ANSWERS
@@ -331,10 +331,7 @@ def settings_page() -> str:
 
 def _partners_names() -> str:
     """Return our names for what a partner may call otherwise, with the interface's own."""
-    text = "\n| name in `paths` | by the interface | what is there |\n|---|---|---|\n"
-    for name, path in PATHS.items():
-        text += f"| `{name}` | `{path.usual}` | {path.meaning} |\n"
-    text += "\n| name in `names` | by the interface | meaning |\n|---|---|---|\n"
+    text = "\n| name in `names` | by the interface | meaning |\n|---|---|---|\n"
     for name, named in NAMES.items():
         usual = ", ".join(f"`{place}`" for place in named.usual)
         text += f"| `{name}` | {usual} | {named.meaning} |\n"

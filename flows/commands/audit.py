@@ -65,6 +65,7 @@ def verify(context: Context, issuer: Issuer, *, head: str = "") -> Result:
         **proof._asdict(),
         "findings": [finding._asdict() for finding in proof.findings],
         "unfinished": [finding._asdict() for finding in proof.unfinished],
+        "gone": [{"key": each.key, "purged": each.purged.isoformat()} for each in proof.gone],
         "witness": witnessed,
         "checkpoint": checkpoint.number if checkpoint else None,
     }
@@ -109,6 +110,13 @@ def _summary(issuer: str, proof: audit.Proof) -> Iterator[str]:
         yield (
             f"named and not written, by a command that failed or was killed: {finding.key} "
             f"({finding.by}, {named_at})"
+        )
+    if proof.gone:
+        since = min(each.purged for each in proof.gone)
+        files = counted(len(proof.gone), "result file is gone", "result files are gone")
+        yield (
+            f"{files}, first {proof.gone[0].key}: retention explains it, which purged the ledgers "
+            f"that they answer, the first on {since:%Y-%m-%d}"
         )
     for key in proof.accepted:
         yield f"accepted, see the journal: {key}"

@@ -5,7 +5,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import NamedTuple
 
-from flows.operations.audit_contents import judged_contents
+from flows.operations.audit_contents import Gone, judged_contents
 from flows.operations.audit_journal import (
     EMPTIED,
     INSERTED,
@@ -47,7 +47,8 @@ class Proof(NamedTuple):
     `head` is number and digest of the last entry. `unfinished`: what was named and not written, by
     commands that failed or were killed. `unproved`: how many entries have a proof by a key that is
     not at hand. `erasures`: how many acts have made cardholders forgotten, and `erased`: the
-    objects that are gone with them. `runs`: of how many the contents were compared.
+    objects that are gone with them. `runs`: of how many the contents were compared. `gone`: the
+    result files that are gone, after the ledgers of their runs were purged.
     """
 
     entries: int
@@ -60,6 +61,7 @@ class Proof(NamedTuple):
     erasures: int = 0
     erased: int = 0
     runs: int = 0
+    gone: tuple[Gone, ...] = ()
 
 
 def verify(
@@ -142,7 +144,8 @@ class _Verification:
         contents = judged_contents(
             self._adapters, self._objects, self._issuer, {finding.key for finding in wrong}
         )
-        findings += [*wrong, *contents.findings]
+        findings += wrong
+        findings += [each for each in contents.findings if not self._is_accepted_as_gone(each)]
         keys = {finding.key for finding in findings}
         return Proof(
             entries=len(entries),
@@ -155,7 +158,12 @@ class _Verification:
             erasures=self._purges.erasures.acts,
             erased=len(self._purges.erasures.deleted),
             runs=contents.runs,
+            gone=tuple(contents.gone),
         )
+
+    def _is_accepted_as_gone(self, finding: Finding) -> bool:
+        """Return whether a finding is a result file that somebody has accepted to be gone."""
+        return finding.what == REMOVED and self._accepted.has(finding.key, "")
 
     def _wrong_objects(self) -> list[Finding]:
         """Return what is not as the journal names it, nor accepted."""
@@ -227,8 +235,9 @@ def made_later(adapters: Adapters, issuer: str) -> dict[str, str]:
 def accept(context: IssuerContext, key: str, reason: str) -> Finding:
     """Record why a finding is accepted; NotFoundError, NoReasonError.
 
-    Those can be accepted that are about objects that the journal names and about rows, entries
-    without a proof, and that a journal is missing: another begins, with what is there now.
+    Those can be accepted that are about objects that the journal names and about rows, result files
+    that are gone, entries without a proof, and that a journal is missing: another begins, with what
+    is there now.
     """
     issuer = context.issuer.issuer
     adapters = context.adapters
@@ -256,6 +265,8 @@ def _can_be_accepted(finding: Finding) -> bool:
         return not finding.entry
     if finding.key.startswith(f"{WHOLE}/"):
         return finding.what == UNPROVED
+    if finding.what == REMOVED and finding.key.split("/")[1:2] == ["results"]:
+        return True
     table = finding.key.partition("/")[0]
     return is_named(finding.key) or table in METADATA.tables
 

@@ -1,11 +1,13 @@
 """What manifests and results say of other objects, compared with what is stored of them.
 
-Chunks and ledgers by the manifest of their run; result files as they were when they
-were ingested; the links that a run's report and lists hand out, by what its results gave.
+Chunks and ledgers by the manifest of their run; result files as they were when they were ingested,
+until the ledgers of the runs that they answer are purged, since a lost database is rebuilt from
+them; the links that a run's report and lists hand out, by what its results gave.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from itertools import chain
 from typing import NamedTuple
 
@@ -16,6 +18,7 @@ from flows.results.decisions import decided_rows
 from flows.results.masking import mask_key
 from flows.runs.adapters import Adapters
 from flows.runs.events import ANSWERED
+from flows.runs.journal import Entry
 from flows.runs.keys import RunId, RunKeys, results
 from flows.runs.openpgp import looks_like_message
 from flows.runs.store import (
@@ -30,21 +33,43 @@ from schemas.breaks import CONFLICTING_RESULT
 
 OTHER_ANSWERS = "came again with other answers, and nobody has decided which of them count"
 TOGETHER = 64  # runs whose small tables are decoded at once
-Results = Mapping[str, Sequence[str]]  # the digests of the result files of a run, by name
+
+
+class Ingest(NamedTuple):
+    """That a result file was ingested: the digest it had, and the entry that says so."""
+
+    sha256: str
+    entry: Entry
+
+
+Results = Mapping[str, Sequence[Ingest]]  # the ingests of the result files of a run, by name
+
+
+class Gone(NamedTuple):
+    """A result file that is gone, after the ledgers of all runs that it answers were purged."""
+
+    key: str
+    purged: datetime
 
 
 class Contents(NamedTuple):
-    """What is wrong with the contents of an issuer's runs, and of how many they were compared."""
+    """What is wrong with the contents of an issuer's runs, of how many they were compared, and
+    what retention explains.
+    """
 
     findings: list[Finding]
     runs: int
+    gone: list[Gone]
 
 
 class _Verdict(NamedTuple):
-    """What was found about a run, and the result files that its events name."""
+    """What was found about a run, the result files that its entries name, and since when its ledger
+    is purged.
+    """
 
     findings: list[Finding]
     results: Results
+    purged: datetime | None
 
 
 def judged_contents(
@@ -61,15 +86,31 @@ def judged_contents(
         judge = _Judge(adapters, objects, wrong, small_tables(objects, map(RunKeys, judged)))
         verdicts += filter(None, concurrently(judge.verdict, judged))
     findings = [*chain.from_iterable(each.findings for each in verdicts)]
-    findings += _result_findings(objects, issuer, _answered(verdicts))
-    return Contents(findings, len(verdicts))
+    answered = _answered(verdicts)
+    findings += _result_findings(objects, issuer, answered)
+    missing = list(_missing(objects, issuer, answered))
+    gone = [each for each in missing if isinstance(each, Gone)]
+    findings += [each for each in missing if isinstance(each, Finding)]
+    return Contents(findings, len(verdicts), gone)
 
 
-def _answered(verdicts: Iterable[_Verdict]) -> dict[str, set[str]]:
-    """Return the digests of each result file, by its name, that the events of runs name."""
-    answered = dict[str, set[str]]()
-    for name, sha256s in chain.from_iterable(each.results.items() for each in verdicts):
-        answered.setdefault(name, set()).update(sha256s)
+class _Ingested(NamedTuple):
+    """What the runs that a result file answers say of it: its ingests, and when each run's ledger
+    was purged.
+    """
+
+    ingests: list[Ingest]
+    purges: list[datetime | None]
+
+
+def _answered(verdicts: Iterable[_Verdict]) -> dict[str, _Ingested]:
+    """Return what runs say of each result file that their entries name, by its name."""
+    answered = dict[str, _Ingested]()
+    for verdict in verdicts:
+        for name, ingests in verdict.results.items():
+            known = answered.setdefault(name, _Ingested([], []))
+            known.ingests.extend(ingests)
+            known.purges.append(verdict.purged)
     return answered
 
 
@@ -97,12 +138,13 @@ class _Judge(NamedTuple):
         with suppress(ConflictError):  # a finding already
             if run.manifest is not None:
                 results = _results(run)
+                purged = run.purged_ledger
                 findings = [
                     *_object_findings(objects, run),
                     *link_findings(run, tables),
                     *_answer_findings(run, results),
                 ]
-                return _Verdict(findings, results)
+                return _Verdict(findings, results, purged.at if purged else None)
         return None
 
 
@@ -154,22 +196,19 @@ def _differences(
 # --------------------------------------------------------------------------------------------------
 
 
-def _results(run: StoredRun) -> dict[str, list[str]]:
-    """Return the digests that result files had when they were ingested, by their names."""
-    answered = dict[str, list[str]]()
+def _results(run: StoredRun) -> dict[str, list[Ingest]]:
+    """Return the ingests of the result files of a run, by their names."""
+    answered = dict[str, list[Ingest]]()
     for event in run.events(ANSWERED):
         names = event.facts.get("results", ())
         for name, sha256 in zip(names, event.facts.get("digests", ()), strict=True):
-            answered.setdefault(name, []).append(sha256)
+            answered.setdefault(name, []).append(Ingest(sha256, event))
     return answered
 
 
 def _answer_findings(run: StoredRun, ingested: Results) -> Iterator[Finding]:
-    """Yield the result files that came again and answer a row otherwise, until that is decided.
-
-    `ingested`: the digests that each had.
-    """
-    changed = {name for name, sha256s in ingested.items() if len(set(sha256s)) > 1}
+    """Yield the result files that came again and answer a row otherwise, until that is decided."""
+    changed = {name for name, each in ingested.items() if len({one.sha256 for one in each}) > 1}
     if not changed:
         return
     decided = decided_rows(run.closed_breaks).filter(kind=CONFLICTING_RESULT)
@@ -184,17 +223,31 @@ def _answer_findings(run: StoredRun, ingested: Results) -> Iterator[Finding]:
 
 
 def _result_findings(
-    objects: Snapshot, issuer: str, answered: Mapping[str, Collection[str]]
+    objects: Snapshot, issuer: str, answered: Mapping[str, _Ingested]
 ) -> Iterator[Finding]:
-    """Yield the result files that are not as they were when they were ingested, those still there.
-
-    They belong to the operator, who may remove them.
-    """
+    """Yield the result files that are there, and not as they were when they were ingested."""
     names = {key: _name(key, answered) for key in objects.below(results(issuer))}
     ingested = [key for key, name in names.items() if name in answered]
     for key, sha256 in objects.digests(ingested).items():
-        if sha256 and sha256 not in answered[names[key]] and not _is_sealed(objects, key):
+        known = {ingest.sha256 for ingest in answered[names[key]].ingests}
+        if sha256 and sha256 not in known and not _is_sealed(objects, key):
             yield Finding(key, CHANGED)
+
+
+def _missing(
+    objects: Snapshot, issuer: str, answered: Mapping[str, _Ingested]
+) -> Iterator[Finding | Gone]:
+    """Yield the result files that were ingested and are gone."""
+    stored = {_name(key, answered) for key in objects.below(results(issuer))}
+    for name in sorted(answered.keys() - stored):
+        key = results(issuer) + name
+        ingests, purges = answered[name]
+        purged = [moment for moment in purges if moment is not None]
+        if len(purged) == len(purges):
+            yield Gone(key, max(purged))
+        else:
+            first = ingests[0].entry
+            yield Finding(key, REMOVED, first.number, first.by, first.at.isoformat())
 
 
 def _is_sealed(objects: Snapshot, key: str) -> bool:

@@ -18,7 +18,7 @@ from flows.harmless_tokens import OWN
 from flows.results.error_trees import nested, trees
 from flows.results.masking import printable
 from flows.results.partner_terms import PartnerReason, partner_reason, shape_of
-from flows.secret_words import speaks_of_secret
+from flows.secret_words import speaks_of_cvv
 
 LONGEST = 20_000  # characters that are read: an error object has a few hundred
 DEPTH = 12  # levels of nesting that are walked
@@ -73,7 +73,7 @@ def _about(cuid: str | None, faults: Iterable[Fault], text: str) -> ErrorObject:
         )
         for fault in faults
     )
-    return ErrorObject(cuid, *_judged(own, is_secret=speaks_of_secret(about(text, cuid))))
+    return ErrorObject(cuid, *_judged(own, is_secret=speaks_of_cvv(about(text, cuid))))
 
 
 @lru_cache(maxsize=1024)

@@ -13,6 +13,7 @@ LONGEST = 200  # characters of a message that are stored
 # Cells that need no reading: a date, and a short name with a short number.
 _PLAIN = r"^(?:(?:19|20)[0-9]{2}-[01][0-9]-[0-3][0-9]|[A-Za-z]{0,12}[-_.]?[0-9]{1,8})$"
 _ABBREVIATION = r"(?i)cv[vcnd]|csc|cid"  # beside which no number is stored
+_SHOP = re.compile(r"[^\W\d_]+(?:(?: | & |-|'|’)[^\W\d_]+){0,2}")  # a few words
 _HOST = re.compile(r"(?:[a-z-]+[0-9]{0,4}[a-z-]*\.){1,5}[a-z]{2,24}", re.IGNORECASE)
 
 
@@ -35,8 +36,10 @@ def mask_key(key: str) -> str:
 
 
 def mask_host(text: str) -> str:
-    """Return the name of a host; of any other text what is kept of it."""
-    return text if len(text) <= LONGEST and _HOST.fullmatch(text) else mask(text)
+    """Return the name of a host, or of a shop; of any other text what is kept of it."""
+    if len(text) <= LONGEST and _HOST.fullmatch(text):
+        return text
+    return harmless_name(text) if _SHOP.fullmatch(text) else mask(text)
 
 
 def printable(text: str) -> str:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from flows.harmless_tokens import OWN
 from flows.results.masking import mask
-from flows.secret_words import speaks_of_secret
+from flows.secret_words import speaks_of_cvv
 
 _CARD_PROPERTIES = (
     "pan", "expiration", "expiration_year", "expiration_month", "name_on_card", "cvv", "cvv_hash",
@@ -23,7 +23,7 @@ _ADDRESS_PROPERTIES = (
     "address1", "address2", "city", "subnational", "country", "postal_code", "email",
     "phone_number", "first_name", "last_name", "is_primary",
 )  # fmt: skip
-_SECRETS = ("pan", "cvv", "cvv_hash")  # of whose errors no digit is kept
+_SECRETS = ("cvv", "cvv_hash")  # of whose errors no digit is kept
 _ENTITY_OF = {
     **dict.fromkeys(_CARD_PROPERTIES, "card"),
     **dict.fromkeys(_ADDRESS_PROPERTIES, "address"),
@@ -112,7 +112,7 @@ def partner_reason(
     property_name = _property_of(names, text)
     entity = _ENTITY_OF.get(property_name) or _entity_of(names, text)
     kind = _kind_of(f"{text} {name}")
-    is_secret = secret or property_name in _SECRETS or speaks_of_secret(" ".join(path))
+    is_secret = secret or property_name in _SECRETS or speaks_of_cvv(" ".join(path))
     kept = mask(text, secret=is_secret)
     if not entity:
         return PartnerReason("partner", "error", kind, kept)

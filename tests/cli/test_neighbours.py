@@ -212,13 +212,13 @@ def test_of_two_settings_with_one_name_the_outer_one_is_meant() -> None:
 def test_the_answer_behind_the_values_of_a_column_is_to_decide_value_by_value(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    doubt = SimpleNamespace(others=["a"], value="b", values=["x"])
+    doubt = SimpleNamespace(others=["a"], value="b", values=["x"], table="status")
     draft = SimpleNamespace(without_status=[], answered=lambda _, value: value)
     monkeypatch.setattr(asking, "_value_by_value", lambda *_: "value by value")
 
     def answer(number: str) -> object:
         terminal = SimpleNamespace(say=lambda _: None, ask=lambda *_, **__: number)
-        return asking._status(cast(Any, doubt), cast(Any, draft), cast(Any, terminal))
+        return asking._answer(cast(Any, doubt), cast(Any, draft), cast(Any, terminal))
 
     answers = [answer(number) for number in ("0", "1", "2", "3", "4")]
 

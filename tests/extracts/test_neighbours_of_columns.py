@@ -6,13 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date
-from types import SimpleNamespace
-from typing import Any, cast
 
-import polars as pl
 import pytest
 
-from flows.extensions.init import column_guesses, column_signs, join_proposal
+from flows.extensions.init import column_guesses, column_signs, keys
 from flows.extensions.init.column_guesses import Candidate, ColumnGuesses
 from flows.extensions.init.guess import Column, Sample
 from schemas import portal
@@ -166,12 +163,8 @@ def test_an_optional_column_that_nobody_has_yet_is_known_by_its_name_alone(
 
 def keys_of(own: Sequence[str], *others: Sequence[str]) -> list[tuple[str, float]]:
     """Return the columns of a second file that join it, with their overlap."""
-    names = [f"C{number}" for number in range(len(others))]
-    rows = pl.DataFrame(dict(zip(names, others, strict=True)))
-    block = SimpleNamespace(rows=rows.with_columns(row=pl.lit(1), line=pl.lit(1)))
-    draft = SimpleNamespace(columns=[column(*own, name="ID")])
-    keys = join_proposal._keys(cast(Any, draft), cast(Any, [block]))
-    return [(key.other, key.overlap) for key in keys]
+    found = keys.keys_of({"ID": own}, {f"C{number}": cells for number, cells in enumerate(others)})
+    return [(key.other, key.share) for key in found if key.share >= keys.OVERLAP]
 
 
 def test_a_key_of_a_second_file_is_different_in_its_rows_and_that_of_half_of_the_own() -> None:
@@ -186,35 +179,14 @@ def test_a_key_of_a_second_file_is_different_in_its_rows_and_that_of_half_of_the
         keys_of(own, own[:9]),
     ]
 
-    assert [[1.0], [], [0.95], [], [0.5], []] == [[share for _, share in keys] for keys in found]
+    assert [[1.0], [], [0.95], [], [0.5], []] == [
+        [share for _, share in joining] for joining in found
+    ]
 
 
 def test_the_column_of_a_second_file_that_joins_most_rows_comes_first() -> None:
     own = [f"{number}" for number in range(10)]
 
-    keys = keys_of(own, [*own[:6], *"abcd"], own, [*own[:8], *"ab"])
+    joining = keys_of(own, [*own[:6], *"abcd"], own, [*own[:8], *"ab"])
 
-    assert [("C1", 1.0), ("C2", 0.8), ("C0", 0.6)] == keys
-
-
-def test_the_first_rows_of_two_files_together_are_looked_at(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    values = ["1", "2", "3", "4", "5", "6"]
-    whole = pl.DataFrame({"row": range(6), "line": range(6), "ID": values})
-    frames = [whole[:2], whole[2:3], whole[3:]]
-
-    class Rows:
-        tally = None
-        height = 6
-
-        def __iter__(self) -> Any:
-            return iter([SimpleNamespace(rows=frame) for frame in frames])
-
-    monkeypatch.setattr(join_proposal, "FIRST", 4)
-    monkeypatch.setattr(join_proposal, "open_rows", lambda *_: Rows())
-
-    proven = join_proposal._proven(cast(Any, None), cast(Any, None), "x.csv")
-
-    assert (6, 6, 0) == (proven.rows, proven.joined, proven.unused)
-    assert [("1", "2", "3", "4")] == [each.values for each in proven.columns]
+    assert [("C1", 1.0), ("C2", 0.8), ("C0", 0.6)] == joining

@@ -10,6 +10,7 @@ from io import BytesIO
 from types import SimpleNamespace
 from typing import Any, cast
 
+import polars as pl
 import pytest
 
 from flows.errors import ExtractError
@@ -72,12 +73,12 @@ def test_as_many_digits_of_a_total_are_compared_as_a_run_can(digits: int, compar
 
     proof = proofs._proof_of_total(stated, "trailer")
 
-    assert ["id", compared] == [guess.value.strip('"') for guess in proof.guesses]
+    assert ["id", compared] == [guess.value.strip('"') for guess in proof]
 
 
 def test_the_lowest_digits_of_long_numbers_are_added() -> None:
     settings = SourceSettings.model_validate({})
-    column = SimpleNamespace(name="id", mark="id", source="from = id")
+    column = SimpleNamespace(mark="id", cell=pl.col("id"))
     draft = cast(Any, SimpleNamespace(columns=[column]))
     content = b"id,n\n12345678901234567890,x\n10,y\n"
 

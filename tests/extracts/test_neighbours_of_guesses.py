@@ -12,7 +12,6 @@ import pytest
 from flows.extensions.init import (
     column_guesses,
     column_signs,
-    header_words,
     status_guess,
     value_forms,
 )
@@ -250,4 +249,4 @@ def test_texts_are_of_three_kinds_and_most_values(values: Sequence[str], are: bo
     ("header", "fit"), [("first name", 1.0), ("the first name", 0.9), ("first", 0.0)]
 )
 def test_a_header_says_a_phrase_the_less_the_more_stands_beside(header: str, fit: float) -> None:
-    assert fit == pytest.approx(header_words.phrase_fit(header, "first name"))
+    assert fit == pytest.approx(column_signs.phrase_fit(header, "first name"))

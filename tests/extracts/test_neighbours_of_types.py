@@ -13,17 +13,11 @@ from typing import Any, NamedTuple, cast
 import polars as pl
 import pytest
 
-from flows.extensions.init import (
-    dialect,
-    fixed_width,
-    trailer_guess,
-    type_guess,
-    type_layout,
-    typed_lines,
-)
+from flows.extensions.init import control_records, dialect, fixed_width, keys, record_types
 from flows.extensions.init.guess import Guess
+from flows.extensions.init.keys import Key, Reading
+from flows.extensions.init.record_types import FIELD
 from flows.extensions.init.sample import Lines
-from flows.extensions.init.type_layout import FIELD
 from flows.extracts.errors import HeaderError
 
 TODAY = date(2026, 11, 20)
@@ -76,9 +70,11 @@ def test_a_first_and_a_last_line_that_begin_like_no_other_are_no_rows(
     ("stated", "is_count"), [(80, False), (81, True), (100, True), (101, False)]
 )
 def test_a_trailer_may_count_records_that_span_lines(stated: int, is_count: bool) -> None:
-    count = trailer_guess._count(f"TRL,{stated}", 100, ",")
+    lines = Lines(["1,a"], f"TRL,{stated}", 101, True, Guess("encoding", "", ""))
+    trailer = control_records.guess_trailer(lines, 100, ",")
 
-    assert is_count == (count is not None)
+    assert trailer is not None
+    assert is_count == (trailer.key == "trailer")
 
 
 @pytest.mark.parametrize(("right", "are_cards"), [(9, False), (10, True)])
@@ -88,22 +84,22 @@ def test_card_numbers_have_right_check_digits_in_more_than_nine_of_ten(
     lines = many("4242424242424242", right, "4242424242424241", 10 - right)
 
     assert are_cards == fixed_width.have_cards(lines)
-    assert are_cards == typed_lines._are_cards(lines)
+    assert are_cards == record_types._are_cards(lines)
 
 
 @pytest.mark.parametrize(("dates", "have"), [(8, False), (9, False), (10, True)])
 def test_records_have_an_expiry_in_more_than_nine_of_ten(dates: int, have: bool) -> None:
     rows = [["1", text] for text in many("11/27", dates, "x", 10 - dates)]
 
-    assert have == typed_lines._have_dates(rows)
+    assert have == record_types._have_dates(rows)
 
 
 @pytest.mark.parametrize(("alike", "is_sized"), [(18, False), (19, True), (20, True)])
 def test_nearly_all_records_of_a_type_have_one_size(alike: int, is_sized: bool) -> None:
     rows = [["1"] * size for size in [3] * alike + [4] * (20 - alike)]
 
-    assert is_sized == typed_lines._is_sized(rows, "|")
-    assert not typed_lines._is_sized([["1"]] * 20, "|")
+    assert is_sized == record_types._is_sized(rows, "|")
+    assert not record_types._is_sized([["1"]] * 20, "|")
 
 
 @pytest.mark.parametrize(("types", "are_types"), [(1, False), (2, True), (8, True), (9, False)])
@@ -114,17 +110,17 @@ def test_a_file_has_records_of_two_to_eight_types(types: int, are_types: bool) -
         for kind in range(types)
     ]
 
-    found = typed_lines._types_of(typed_lines._Division("|", rows))
+    found = record_types._divided("|", rows)
 
     assert are_types == (found is not None)
 
 
-def test_the_place_that_joins_most_records_is_the_key() -> None:
-    own = {"1", "2", "3", "4"}
-    rows = [["02", f"{number}", f"{number + 1}", "x"] for number in range(4)]
+def test_the_column_that_joins_most_records_is_the_key() -> None:
+    own = ["1", "2", "3", "4"]
+    rows = {"A": ["0", "1", "2", "3"], "B": own, "C": ["x"] * 4}
 
-    assert (1.0, 2) == type_layout._best_place(rows, own)
-    assert (0.0, 0) == type_layout._best_place([["02", "x"]] * 4, own)
+    assert Key(1.0, False, "ID", "B") == record_types._best_key("ID", own, rows)
+    assert record_types._best_key("ID", own, {"C": ["x"] * 4}) is None
 
 
 def test_a_header_has_names_in_four_of_five_columns() -> None:
@@ -175,9 +171,15 @@ def test_fields_around_a_card_number_are_cut_up_to_the_end_of_the_line() -> None
 
 def key_places(own: Sequence[str], **others: Sequence[str]) -> list[dict[str, float]]:
     """Return the shares of the keys that join records of these types to those of the rows."""
-    types = {"row": own, **others}
-    fields = {kind: [[kind, *text.split()] for text in texts] for kind, texts in types.items()}
-    return [key.shares for key in type_layout._keys(fields, "row")]
+    cells = {
+        kind: {
+            str(place): column
+            for place, column in enumerate(zip(*map(str.split, texts), strict=True))
+        }
+        for kind, texts in {"row": own, **others}.items()
+    }
+    found = record_types._keys(cells, "row")
+    return [{kind: key.share for kind, key in joining.items()} for joining in found]
 
 
 def test_a_key_joins_half_of_the_rows_to_a_type_and_a_tenth_to_each_other() -> None:
@@ -210,11 +212,9 @@ def test_the_key_that_joins_most_to_some_type_comes_first() -> None:
 
 
 def test_a_type_is_optional_where_less_than_nine_in_ten_rows_have_it() -> None:
-    key = type_layout.SegmentKey({"row": 1, "b": 1, "c": 1}, {"b": 0.9, "c": 0.89})
-    names = {kind: ["TYPE", "ID"] for kind in ("row", "b", "c")}
-    types = typed_lines.RecordTypes({}, "row", "", "|")
+    joining = {kind: Key(share, True, "ID", "ID") for kind, share in (("b", 0.9), ("c", 0.89))}
 
-    settings = type_layout.keyed(key, type_layout.Layout({}, names, []), types)
+    settings = record_types._keyed(joining, "row")
 
     assert {"segment_key": "ID", "segment_optional": ["c"]} == settings
 
@@ -222,8 +222,8 @@ def test_a_type_is_optional_where_less_than_nine_in_ten_rows_have_it() -> None:
 def test_spans_are_cut_where_others_begin_and_end_at_the_end_of_the_line() -> None:
     span = fixed_width.Span
 
-    assert [span(1, 4), span(5, 5)] == type_layout._cut([span(1, 5)], [span(5, 5)])
-    assert [span(1, 2), span(3, 6)] == type_layout._spans(["01ab  ", "01cd  "], 2)
+    assert [span(1, 4), span(5, 5)] == record_types._cut([span(1, 5)], [span(5, 5)])
+    assert [span(1, 2), span(3, 6)] == record_types._spans(["01ab  ", "01cd  "], 2)
 
 
 class Drafted(NamedTuple):
@@ -236,22 +236,15 @@ class Drafted(NamedTuple):
 
 def drafted(monkeypatch: pytest.MonkeyPatch, order: int, *by_key: int) -> Drafted:
     """Return what is drafted where the readings by order and by keys join so many records."""
-    joined = iter([order, *by_key])
-
-    def reading(_: Any, source: Any, __: str) -> Any:
-        return type_guess._Reading(source, 10, 10, next(joined), pl.DataFrame())
-
-    keys = [f"k{number}" for number in range(len(by_key))]
-    layout = SimpleNamespace(source={}, keys=keys)
-    monkeypatch.setattr(type_guess, "_reading", reading)
-    monkeypatch.setattr(type_guess, "delimited", lambda _: layout)
-    monkeypatch.setattr(type_guess, "_around", lambda *_: {})
-    monkeypatch.setattr(type_guess, "keyed", lambda key, *_: {"segment_key": key})
+    sources = [{}, *({"segment_key": f"k{number}"} for number in range(len(by_key)))]
+    readings = [
+        Reading(source, 10, 10, joined, 0, pl.DataFrame())
+        for source, joined in zip(sources, (order, *by_key), strict=True)
+    ]
     monkeypatch.setattr(
-        type_guess, "_draft", lambda reading, others, *_: Drafted(reading.source, others)
+        record_types, "_draft", lambda reading, others, *_: Drafted(reading.source, others)
     )
-    types = typed_lines.RecordTypes({}, "row", "", "|")
-    draft: Drafted = cast(Any, type_guess._drafted)(None, "x", None, types, TODAY)
+    draft: Drafted = cast(Any, record_types._best_draft)(readings, None, TODAY)
     return draft
 
 
@@ -278,38 +271,51 @@ def test_types_are_joined_by_the_key_that_joins_most_where_their_order_joins_no_
     assert (source, others) == (draft.reading, draft.others)
 
 
-@pytest.mark.parametrize(("different", "share"), [(18, 0.0), (19, 0.95), (20, 1.0)])
-def test_a_key_is_another_in_nearly_every_record_of_a_type(different: int, share: float) -> None:
-    own = {f"{number}" for number in range(20)}
-    rows = [["b", f"{number % different}"] for number in range(20)]
+@pytest.mark.parametrize(("different", "share"), [(18, None), (19, 0.95), (20, 1.0)])
+def test_a_key_is_another_in_nearly_every_record_of_a_type(
+    different: int, share: float | None
+) -> None:
+    own = [f"{number}" for number in range(20)]
 
-    assert share == type_layout._best_place(rows, own)[0]
+    key = record_types._best_key("ID", own, {"A": [f"{n % different}" for n in range(20)]})
+
+    assert share == (key.share if key else None)
 
 
-@pytest.mark.parametrize(("rows", "is_reading"), [(15, False), (14, True), (13, True)])
-def test_a_reading_is_one_where_half_of_its_rows_are_whole_and_shows_the_first(
-    monkeypatch: pytest.MonkeyPatch, rows: int, is_reading: bool
+def test_a_reading_counts_what_is_joined_and_shows_the_first_rows(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     values = pl.DataFrame({f"b.{FIELD}": [*"1234567"]})
 
     class Rows:
-        height = rows
+        height = 15
+        tally = None
 
         def __iter__(self) -> Any:
             return iter([SimpleNamespace(rows=values[:2]), SimpleNamespace(rows=values[2:])])
 
-    monkeypatch.setattr(type_guess, "FIRST", 3)
-    monkeypatch.setattr(type_guess, "open_rows", lambda *_: Rows())
-    monkeypatch.setattr(
-        type_guess,
-        "source_settings",
-        lambda: SimpleNamespace(model_validate=lambda source: source),
-    )
-    source = {"segments": ["row", "b"], "segment_row": "row"}
+    monkeypatch.setattr(keys, "FIRST", 3)
+    monkeypatch.setattr(keys, "open_rows", lambda *_: Rows())
 
-    reading = type_guess._reading(BytesIO(), source, "x.txt")
+    reading = keys.read_all(BytesIO(), {}, "x.txt", [f"b.{FIELD}"])
 
-    assert is_reading == (reading is not None)
-    if reading is not None:
-        assert (7, 7) == (reading.whole, reading.joined)
-        assert ["1", "2", "3"] == reading.first.to_series().to_list()
+    assert reading is not None
+    assert (15, 7, 7, 0) == (reading.rows, reading.whole, reading.joined, reading.unused)
+    assert ["1", "2", "3"] == reading.first.to_series().to_list()
+
+
+@pytest.mark.parametrize(("rows", "is_reading"), [(15, False), (14, True), (13, True)])
+def test_a_reading_is_one_where_half_of_its_rows_are_whole(
+    monkeypatch: pytest.MonkeyPatch, rows: int, is_reading: bool
+) -> None:
+    reading = Reading({}, rows, 7, 7, 0, pl.DataFrame())
+    monkeypatch.setattr(record_types, "_columns", lambda _: ({}, {}))
+    monkeypatch.setattr(record_types, "_around", lambda *_: {})
+    monkeypatch.setattr(record_types, "_joinings", lambda *_: [])
+    monkeypatch.setattr(record_types, "read_all", lambda *_: reading)
+    monkeypatch.setattr(record_types, "_best_draft", lambda readings, *_: readings)
+    types = SimpleNamespace(fields={}, row="row")
+
+    readings = cast(Any, record_types._drafted)(BytesIO(), "x.txt", None, types, TODAY)
+
+    assert is_reading == bool(readings)

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from flows.cli.main import main
 from flows.extensions.init.draft import Draft, first_draft
-from flows.extensions.init.join_proposal import with_second_file
+from flows.extensions.init.second_file import with_second_file
 from tests.extensions.formats.two_files import cards, cards_file, places, places_file
 
 NAMES = [

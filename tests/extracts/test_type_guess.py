@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from flows.extensions.init.draft import Draft
-from flows.extensions.init.type_guess import typed_draft
+from flows.extensions.init.record_types import typed_draft
 from flows.extracts.rows import open_rows
 from schemas.issuer import source_settings
 from tests.builders import quick

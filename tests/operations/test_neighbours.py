@@ -53,7 +53,12 @@ def test_a_file_that_answers_a_row_otherwise_is_found_where_its_bytes_are_others
     run = SimpleNamespace(
         outcomes=outcomes, closed_breaks=(), keys=keys_of("bank-20261120-00000000")
     )
-    ingested = {"same.csv": ["1", "1"], "other.csv": ["1", "2"], "again.csv": ["1", "2"]}
+    digests = {"same.csv": "11", "other.csv": "12", "again.csv": "12"}
+    entry = cast(Any, None)
+    ingested = {
+        name: [audit_contents.Ingest(sha256, entry) for sha256 in sha256s]
+        for name, sha256s in digests.items()
+    }
 
     found = [*audit_contents._answer_findings(cast(Any, run), ingested)]
 

@@ -12,14 +12,16 @@ import pytest
 
 from flows.extensions.deliveries.delivery import deliver
 from flows.extensions.deliveries.receivers import confirm
-from flows.operations.audit import verify
+from flows.operations.audit import accept, verify
 from flows.operations.audit_contents import OTHER_ANSWERS
 from flows.operations.audit_journal import CHANGED, INSERTED, REMOVED
 from flows.operations.audit_links import OTHER_LINKS
 from flows.operations.break_decisions import close_break
+from flows.operations.purge import purge
 from schemas.breaks import CONFLICTING_RESULT, LINK
 from tests.night import BANK, Bench, local_bench
 from tests.operations.lived import Lived
+from tests.operations.retention import YEAR, cleaner, later
 
 Objects = dict[str, bytes]
 BY = "anna via worker:1"
@@ -150,10 +152,28 @@ def test_what_a_result_file_says_is_found_where_somebody_changed_it(
     assert (f"answer/{run}/{number}", difference) in lived.found(None, *statements)
 
 
-def test_a_result_file_that_the_operator_has_removed_is_no_finding(lived: Lived) -> None:
-    key = key_of(lived.objects, "/results/")
+def test_a_result_file_that_is_gone_is_a_finding_until_it_is_accepted_or_its_ledger_is_purged(
+    tmp_path: Path,
+) -> None:
+    bench = local_bench(tmp_path)
+    bench.submit(bench.drop(3))
+    bench.answer()
+    bench.ingest()
+    key = key_of(bench.snapshot(), "/results/")
+    file, elsewhere = tmp_path / "store" / key, tmp_path / "elsewhere"
+    file.rename(elsewhere)
 
-    assert set() == lived.found({one: data for one, data in lived.objects.items() if one != key})
+    gone = found(bench)
+    accept(bench.context, key, "see ticket 7")
+    accepted = found(bench)
+    file.write_bytes(elsewhere.read_bytes() + b"another")
+    changed = found(bench)
+    file.unlink()
+    purge(later(bench, YEAR).context, cleaner(bench))
+    proof = verify(bench.adapters, BANK)
+
+    assert ({(key, REMOVED)}, set(), {(key, CHANGED)}) == (gone, accepted, changed)
+    assert (0, [key]) == (len(proof.findings), [each.key for each in proof.gone])
 
 
 def test_a_result_file_that_comes_again_with_another_link_is_a_break_and_a_finding_until_decided(

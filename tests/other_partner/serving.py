@@ -24,13 +24,8 @@ SETTINGS = r"""
 [service]
 base_url = "ADDRESS"
 fi_key = "fi-north"
-job_hydration = "include=credential_requests"
 follow_cardholders = true
 link_id = "?k"
-
-[service.paths]
-login = "/session/open"
-create_link = "/cardLinks"
 
 [service.auth]
 token = "X-Placement-Token: {token}"
@@ -45,6 +40,9 @@ X-Placement-Signature = "v1={signature_base64}"
 X-Placement-Time = "{timestamp_ms}"
 
 [service.names]
+path.login = "/session/open"
+path.create_link = "/cardLinks"
+request.job_hydration = "include=credential_requests"
 login.session_token = ["data.session.token"]
 login.session_key = ["data.session.signingKey"]
 login.credentials.app_name = ["client.name"]

@@ -204,10 +204,10 @@ def test_a_cuid_with_an_apostrophe_is_read_whole_though_it_ends_the_quotes(
 
 
 def test_a_cvv_one_digit_in_each_message_of_an_error_is_not_kept() -> None:
-    split = json.dumps({"cuid": "C-1", "errors": ["width is 3", "height is 6", "depth is 0"]})
+    split = json.dumps({"cuid": "C-1", "errors": ["size is 3", "length is 6", "limit is 0"]})
     usual = json.dumps({"cuid": "C-1", "errors": ["at most 40 characters", "row 14", "row 15"]})
 
-    assert ["width is [1 digit]", "height is [1 digit]", "depth is [1 digit]"] == [
+    assert ["size is [1 digit]", "length is [1 digit]", "limit is [1 digit]"] == [
         each.message for each in parse_error(split).reasons
     ]
     assert ["at most 40 characters", "row 14", "row 15"] == [

@@ -129,11 +129,11 @@ def test_what_to_do_about_a_file_is_said_of_its_last_problem() -> None:
 
 
 def test_a_text_is_kept_whole_up_to_its_longest() -> None:
-    words = "city " * (LONGEST // 5 - 1)
+    words = "code " * (LONGEST // 5 - 1)
 
-    kept = [mask(words + end) for end in ("yes", "city?", "states")]
+    kept = [mask(words + end) for end in ("yes", "code?", "status")]
 
-    assert [f"{words}yes", f"{words}city?", f"{words}stat…"] == kept
+    assert [f"{words}yes", f"{words}code?", f"{words}stat…"] == kept
 
 
 def test_a_host_is_kept_up_to_the_longest_text() -> None:

@@ -39,7 +39,7 @@ def workbook(member: str) -> bytes:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "it is empty"),
+        (b"", "it has no rows"),
         (b"hello,world\n1,2\n", "it does not have the header of a result"),
         (b"<html><body>Please <a>log in</a></body></html>", "it looks like a login page"),
         (

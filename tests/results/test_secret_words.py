@@ -127,7 +127,7 @@ def test_a_foreign_cell_that_is_a_name_and_a_cvv_is_not_stored() -> None:
 
     stored = cells.select(storable("cuid"))["cuid"].to_list()
 
-    assert ["[6 characters]", "CVC-[4 digits]", "[7 characters]", "c-404"] == stored
+    assert ["[6 characters]", "[8 characters]", "[7 characters]", "c-404"] == stored
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ def test_a_link_may_end_today_and_not_yesterday(day: str) -> None:
 
 
 def test_a_request_is_acknowledged_where_it_has_all_the_keys_there_may_be() -> None:
-    settings = Profile(acknowledged=("ACK", "a", "b"))
+    settings = Profile(names={"message.acknowledged": ("ACK", "a", "b")})
 
     def is_acknowledged(kind: str, *keys: str) -> bool:
         prompts = [{"key_name": key, "label": "", "secret": False} for key in keys]

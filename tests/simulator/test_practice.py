@@ -12,13 +12,13 @@ ADDRESS = "https://service.example.com"
 
 def test_the_tables_of_a_profile_that_is_not_practised_are_named() -> None:
     own = ServiceSettings.model_validate(settings(ADDRESS))
-    usual = ServiceSettings(base_url=ADDRESS, prefix="card", paths={"login": "/in"})
+    usual = ServiceSettings(base_url=ADDRESS, prefix="card", names={"path.login": ("/in",)})
 
     assert [] == unspoken_tables(usual.model_dump(exclude_defaults=True))
     unspoken = unspoken_tables(own.model_dump(exclude_defaults=True))
-    assert ["service.auth", "service.next_page", "service.signing"] == unspoken[:3]
-    assert {"service.paths.link", "service.names.link.id"} <= set(unspoken)
-    assert {"service.paths.login", "service.names.request.fi_key"}.isdisjoint(unspoken)
+    assert ["service.auth", "service.signing"] == unspoken[:2]
+    assert {"service.names.path.link", "service.names.link.id"} <= set(unspoken)
+    assert {"service.names.path.login", "service.names.request.fi_key"}.isdisjoint(unspoken)
 
 
 def test_a_link_asks_what_the_institution_has_configured_and_else_what_is_usual() -> None:

@@ -12,7 +12,7 @@ from typing import Any, cast
 import polars as pl
 import pytest
 
-from flows.extensions.init import choices
+from flows.extensions.init import asking
 from flows.extensions.init.guess import Column
 from flows.extracts.grammar import RECORD
 from flows.extracts.mapping import ELIGIBLE
@@ -171,11 +171,11 @@ def test_a_night_departs_by_more_than_its_limit(share: float, departures: int) -
     assert departures == len([*drift._departures_of(measure, usual, 0.5)])
 
 
-@pytest.mark.parametrize(("rows", "shown"), [(1, 1), (choices.ROWS, 3), (choices.ROWS + 1, 3)])
+@pytest.mark.parametrize(("rows", "shown"), [(1, 1), (asking.ROWS, 3), (asking.ROWS + 1, 3)])
 def test_the_first_rows_of_a_sample_are_shown(rows: int, shown: int) -> None:
     columns = [Column("at = [1, 2]", "", ("a",) * rows), Column("at = [3, 4]", "", ("b",) * rows)]
 
-    assert ["a b"] * shown == choices._first_rows(columns)[RECORD].to_list()
+    assert ["a b"] * shown == asking._first_rows(columns)[RECORD].to_list()
 
 
 def test_a_run_that_is_shown_is_the_last_of_its_extract() -> None:

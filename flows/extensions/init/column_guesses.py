@@ -22,9 +22,9 @@ from flows.extensions.init.column_signs import (
     may_be_second_line,
     says_only,
     share,
+    words_of,
 )
 from flows.extensions.init.guess import LIKELY, SURE, Column, Guess, Sample
-from flows.extensions.init.header_words import words_of
 from flows.extensions.init.value_forms import Step, date_forms, name_forms
 from schemas import expressions, places, portal
 from schemas.portal import REQUIRED

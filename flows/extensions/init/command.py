@@ -23,13 +23,12 @@ from flows.configuration import (
     with_texts,
 )
 from flows.errors import CardlinkError, OperatorError
-from flows.extensions.init import asking
 from flows.steps import FILE, Option, Sentence, Step
 from flows.wiring import begin_process, now, private_key, wire
 
 with on_first_use():
+    from flows.extensions.init import asking, proofs, record_sample, record_types, second_file
     from flows.extensions.init import draft as drafts
-    from flows.extensions.init import join_proposal, proofs, record_sample, type_guess
     from flows.extracts import delivery, errors, opening, trailer
     from flows.runs import context as contexts
     from flows.runs import store as stores
@@ -157,12 +156,12 @@ def _draft(extract: Path, copybook: record_sample.Copybook | None) -> proofs.Fou
     with _open(extract) as stream:
         plain = opening.opened_file(stream, extract.name, private_key)
         today = now().date()
-        typed = None if copybook else type_guess.typed_draft(plain, extract.name, today)
+        typed = None if copybook else record_types.typed_draft(plain, extract.name, today)
         plain.seek(0)
         draft = typed or drafts.first_draft(plain, extract.name, today, copybook)
         plain.seek(0)
         proven = proofs.with_proofs(draft, plain, extract, copybook)
-    return proven._replace(draft=join_proposal.with_second_file(proven.draft, extract, _opened))
+    return proven._replace(draft=second_file.with_second_file(proven.draft, extract, _opened))
 
 
 @contextmanager

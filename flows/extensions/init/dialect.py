@@ -10,10 +10,10 @@ from itertools import zip_longest
 from typing import BinaryIO, NamedTuple
 
 from flows.extensions.init.column_signs import SIGNS, fit
+from flows.extensions.init.control_records import form_of, guess_trailer
 from flows.extensions.init.fixed_width import field_spans
 from flows.extensions.init.guess import Column, Guess, Sample, named_column
 from flows.extensions.init.sample import CARD, Lines, read_lines, records
-from flows.extensions.init.trailer_guess import form_of, guess_trailer
 from flows.extracts.errors import EncodingError, HeaderError
 from flows.extracts.header import SEP, header_names, otherwise_closed
 from schemas.reference import toml

@@ -4,18 +4,19 @@ There is a reason beside each guess, and a question beside each doubt. Header na
 text, cells never. A guess without a question is one that header and values support together.
 """
 
-from collections.abc import Iterator, Sequence
+import tomllib
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import date
 from itertools import chain
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import polars as pl
 
 from flows.extensions.init.column_guesses import ColumnGuesses
 from flows.extensions.init.dialect import take_sample
-from flows.extensions.init.guess import Column, Guess, Proof, Sample, named_column
+from flows.extensions.init.guess import Column, Guess, Sample, named_column
 from flows.extensions.init.record_sample import Copybook, sample_of_form
-from flows.extensions.init.status_guess import status_doubt, status_guesses, status_name
+from flows.extensions.init.status_guess import status_guesses, status_name
 from schemas import portal
 from schemas.cell_formats import date_cells_as
 from schemas.reference import toml
@@ -26,9 +27,8 @@ STATUS = 'which rows count: "undecided" has to be answered before anything is se
 class Draft(NamedTuple):
     """What is guessed of an extract, its columns, and whether its cards are test cards.
 
-    `last` is its last line, `above` those above header and rows, `today` when it was drafted;
-    `proofs`: what proves it whole beside the count of a trailer. `alone` is the draft without the
-    second file, or the key, of this one.
+    `last` is its last line, `above` those above header and rows, `today` when it was drafted.
+    `alone` is the draft without the second file, or the key, of this one.
     """
 
     guesses: tuple[Guess, ...]
@@ -37,8 +37,13 @@ class Draft(NamedTuple):
     today: date
     last: str = ""
     above: tuple[str, ...] = ()
-    proofs: tuple[Proof, ...] = ()
     alone: "Draft | None" = None
+
+    @property
+    def source(self) -> dict[str, Any]:
+        """The settings of [source], as a TOML has them."""
+        source: dict[str, Any] = tomllib.loads(self.toml)["source"]
+        return source
 
     @property
     def doubts(self) -> list[Guess]:
@@ -51,13 +56,27 @@ class Draft(NamedTuple):
         It is also that of what is made of the same column.
         """
         if doubt.key in ("join", "segment_key") and not value and self.alone is not None:
-            return self.alone._replace(proofs=self.proofs)
-        answered = [doubt]
+            return self.alone
+        same = [doubt]
         if doubt.value and not doubt.table:
-            answered += [other for other in self.doubts if other[1:] == doubt[1:]]
-        superseded = [guess for guess in self.guesses if guess.table and _is_made_of(value, guess)]
-        kept = [guess for guess in self.guesses if guess is doubt or guess not in superseded]
-        guesses = [_as_answered(guess, value) if guess in answered else guess for guess in kept]
+            same += [other for other in self.doubts if other[1:] == doubt[1:]]
+        guesses: list[Guess] = []
+        for guess in self.guesses:
+            if guess in same:
+                guesses.append(Guess(guess.key, value, "as answered", table=guess.table))
+            elif not (guess.table and _is_made_of(value, guess)):
+                guesses.append(guess)
+        return self._replace(guesses=tuple(guesses))
+
+    def with_guesses(self, guesses: Iterable[Guess]) -> "Draft":
+        """Return the draft with more guesses, also where it is drafted alone."""
+        added = tuple(guesses)
+        alone = None if self.alone is None else self.alone.with_guesses(added)
+        return self._replace(guesses=(*self.guesses, *added), alone=alone)
+
+    def proven_only_by(self, labels: Collection[str]) -> "Draft":
+        """Return the draft without the proofs of other labels."""
+        guesses = [each for each in self.guesses if not each.proof or each.proof in labels]
         return self._replace(guesses=tuple(guesses))
 
     @property
@@ -66,43 +85,30 @@ class Draft(NamedTuple):
         asked_of = {guess.key for guess in self.guesses if guess.table}
         return [column for column in self.columns if status_name(column) not in asked_of]
 
-    def doubting(self, column: Column) -> "Draft":
-        """Return the draft with a doubt whether a column says which rows count."""
-        return self._replace(guesses=(*self.guesses, status_doubt(column)))
-
     @property
     def toml(self) -> str:
         """The tables `[source]`, `[columns]` and `[status]`, with reasons and questions."""
-        lines = ["[source]"]
-        for guess in self.guesses:
-            if guess.key == portal.CUID:
-                lines += [*self._proof_lines(), "", "[columns]"]
-            if not guess.table:
-                lines += guess.lines
         status = [guess for guess in self.guesses if guess.table]
+        columns = [guess for guess in self.guesses if guess.key in portal.columns()]
+        source = [each for each in self.guesses if each not in status and each not in columns]
+        lines = ["[source]", *_lines_of(source), "", "[columns]", *_lines_of(columns)]
         unused = self._unused()
         if unused:
             lines.append(f"# not used: {', '.join(unused)}")
         if status:
-            lines += ["", f"[status] # {STATUS}"]
-        for guess in status:
-            lines += guess.lines
+            lines += ["", f"[status] # {STATUS}", *_lines_of(status)]
         return "\n".join(lines) + "\n"
 
-    def _proof_lines(self) -> list[str]:
-        lines: list[str] = []
-        for proof in self.proofs:
-            for guess in proof.guesses:
-                lines += guess.lines
-        return lines
+    @property
+    def proofs(self) -> list[str]:
+        """What proves the extract whole beside the count of a trailer, in words."""
+        return list(dict.fromkeys(guess.proof for guess in self.guesses if guess.proof))
 
     @property
     def proven_by(self) -> list[str]:
         """What proves the extract whole, in words."""
         counts = [guess for guess in self.guesses if guess.key == "trailer" and not guess.question]
-        labels = ["the trailer's row count"] if counts else []
-        labels += [proof.label for proof in self.proofs]
-        return labels
+        return [*(["the trailer's row count"] if counts else []), *self.proofs]
 
     def _unused(self) -> list[str]:
         """Return the headers that nothing names."""
@@ -115,8 +121,9 @@ class Draft(NamedTuple):
         ]
 
 
-def _as_answered(guess: Guess, value: str) -> Guess:
-    return Guess(guess.key, value, "as answered", table=guess.table)
+def _lines_of(guesses: Iterable[Guess]) -> Iterator[str]:
+    for guess in guesses:
+        yield from guess.lines
 
 
 def _is_made_of(value: str, doubt: Guess) -> bool:

@@ -4,6 +4,9 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import polars as pl
+
+from flows.extracts.grammar import RECORD
 from schemas import portal
 from schemas.reference import BARE, toml
 from schemas.status import UNDECIDED
@@ -21,7 +24,8 @@ class Guess(NamedTuple):
     Where there is a doubt, it has a question and other values. `table`: "status" for a column that
     may say which rows count, and `values` are those that it has, where a person may see them all;
     "" for the settings of `[source]` and `[columns]`, whose keys differ. `shown`: of the value and
-    each other one, what it makes of three rows, or of the last line, in shape.
+    each other one, what it makes of three rows, or of the last line, in shape. `proof`: what
+    proves an extract whole by this setting and those of the same words, beside a trailer's count.
     """
 
     key: str
@@ -32,6 +36,7 @@ class Guess(NamedTuple):
     table: str = ""
     values: tuple[str, ...] = ()
     shown: tuple[str, ...] = ()
+    proof: str = ""
 
     @property
     def name(self) -> str:
@@ -87,6 +92,20 @@ class Column(NamedTuple):
         return toml(self.name) if is_plain else f"{{ {self.source} }}"
 
     @property
+    def place(self) -> tuple[int, int] | None:
+        """Its first and last character, where it has no name."""
+        place = re.fullmatch(r"at = \[(\d+), (\d+)\]", self.source)
+        return None if place is None else (int(place[1]), int(place[2]))
+
+    @property
+    def cell(self) -> pl.Expr:
+        """Its cells in rows of the extract."""
+        if self.place is None:
+            return pl.col(self.name)
+        first, last = self.place
+        return pl.col(RECORD).str.slice(first - 1, last - first + 1)
+
+    @property
     def mark(self) -> str:
         """What tells that a value in TOML is made of the column."""
         return toml(self.name) if self.name else self.source
@@ -112,13 +131,6 @@ def named_column(name: str, values: tuple[str, ...], short: str = "") -> Column:
 
 def _source_of(name: str) -> str:
     return f"from = {toml(name)}"
-
-
-class Proof(NamedTuple):
-    """What proves an extract whole beside the count of its trailer: in words, and its settings."""
-
-    label: str
-    guesses: tuple[Guess, ...]
 
 
 class Sample(NamedTuple):

@@ -5,7 +5,6 @@ The hash total of a trailer is never shown: of one row it is a card number.
 
 import hashlib
 import re
-import tomllib
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
@@ -14,10 +13,9 @@ import polars as pl
 from flows.errors import CardlinkError
 from flows.extensions.init.control_records import LONGEST, Stated, stated_in
 from flows.extensions.init.draft import Draft
-from flows.extensions.init.guess import Guess, Proof
+from flows.extensions.init.guess import Guess
 from flows.extensions.init.record_sample import Copybook
 from flows.extracts import sidecar
-from flows.extracts.grammar import RECORD
 from flows.extracts.rows import open_rows
 from schemas.issuer import source_settings
 from schemas.reference import toml
@@ -53,24 +51,22 @@ def with_proofs(
     except CardlinkError:  # the check of every row says why
         return Found(draft, [])
     draft = _with_stated(draft, settings, summed)
-    problems = {kind: _problem_of_sidecar(kind, file, summed.rows) for kind in sidecars}
-    remarks = [
-        REMARK.format(file=_beside(file, kind).name, problem=problem)
-        for kind, problem in problems.items()
-        if problem
-    ]
-    proofs = [_proof_of_sidecar(kind, file) for kind in sidecars if not problems[kind]]
-    return Found(draft._replace(proofs=(*draft.proofs, *proofs[:1])), remarks)
-
-
-def _proof_of_sidecar(kind: str, file: Path) -> Proof:
-    name = _beside(file, kind).name
-    return Proof(f"the file {name}", (Guess("sidecar", toml(kind), f"{name} proves it"),))
+    remarks: list[str] = []
+    proven: list[Guess] = []
+    for kind in sidecars:
+        name = _beside(file, kind).name
+        problem = _problem_of_sidecar(kind, file, summed.rows)
+        if problem:
+            remarks.append(REMARK.format(file=name, problem=problem))
+        else:
+            label = f"the file {name}"
+            proven.append(Guess("sidecar", toml(kind), f"{name} proves it", proof=label))
+    return Found(draft.with_guesses(proven[:1]), remarks)
 
 
 def _settings(draft: Draft, copybook: Copybook | None) -> SourceSettings:
     """Return the drafted settings, with the text of the copybook in place of its file's name."""
-    source = tomllib.loads(draft.toml)["source"]
+    source = draft.source
     if copybook is not None:
         source["copybook"] = copybook.text
     return source_settings().model_validate(source)
@@ -82,14 +78,10 @@ def _beside(file: Path, kind: str) -> Path:
 
 def _sums(stream: BinaryIO, settings: SourceSettings, name: str, draft: Draft) -> _Summed:
     """Return how many rows an extract has, and the sums of its columns, by their marks."""
-    cells = {}
-    for column in draft.columns:
-        place = re.fullmatch(r"at = \[(\d+), (\d+)\]", column.source)
-        text = pl.col(column.name)
-        if place:
-            first = int(place[1])
-            text = pl.col(RECORD).str.slice(first - 1, int(place[2]) - first + 1)
-        cells[column.mark] = text.str.replace_all("[^0-9]", "").str.tail(LONGEST)
+    cells = {
+        column.mark: column.cell.str.replace_all("[^0-9]", "").str.tail(LONGEST)
+        for column in draft.columns
+    }
     sums = dict.fromkeys(cells, 0)
     extract = open_rows(stream, settings, name)
     for block in extract:
@@ -109,30 +101,28 @@ def _sum(rows: pl.DataFrame, digits: pl.Expr) -> int:
 
 def _with_stated(draft: Draft, settings: SourceSettings, summed: _Summed) -> Draft:
     """Return a draft with what trailer and header record state, where it is so."""
-    written = tomllib.loads(draft.toml)["source"]
+    written = draft.source
     if "segments" in written or not summed.rows:
         return draft
     fixed = settings.format == "fixed" or "copybook" in written
-    proofs: list[Proof] = []
+    sums = summed.sums
     if settings.trailer and re.search(settings.trailer, draft.last):
-        stated = stated_in(draft.last, summed.rows, summed.sums)
+        stated = stated_in(draft.last, summed.rows, sums)
         if stated is not None and stated.total is not None:
             draft = _with_trailer(draft, stated.pattern(fixed=fixed))
-            proofs.append(_proof_of_total(stated, "trailer"))
-    sums = {} if proofs else summed.sums
+            draft = draft.with_guesses(_proof_of_total(stated, "trailer"))
+            sums = {}
     above = filter(None, (stated_in(line, summed.rows, sums) for line in draft.above))
     first = next(above, None)
-    if first is not None:
-        proofs.append(_proof_of_header(first, fixed=fixed))
-    return draft._replace(proofs=tuple(proofs))
+    return draft if first is None else draft.with_guesses(_proof_of_header(first, fixed=fixed))
 
 
-def _proof_of_header(stated: Stated, *, fixed: bool) -> Proof:
+def _proof_of_header(stated: Stated, *, fixed: bool) -> list[Guess]:
     pattern = toml(stated.pattern(fixed=fixed))
     guess = Guess("header_record", pattern, "the group is the number of rows")
     if stated.total is not None:
         return _proof_of_total(stated, "header record", guess)
-    return Proof("the header record's row count", (guess,))
+    return [guess._replace(proof="the header record's row count")]
 
 
 def _with_trailer(draft: Draft, pattern: str) -> Draft:
@@ -145,16 +135,17 @@ def _with_trailer(draft: Draft, pattern: str) -> Draft:
     return draft._replace(guesses=guesses)
 
 
-def _proof_of_total(stated: Stated, record: str, *before: Guess) -> Proof:
+def _proof_of_total(stated: Stated, record: str, *before: Guess) -> list[Guess]:
     """Return what says that a column adds up to the hash total of a record."""
     start, end, mark = stated.total or (0, 0, "")
     place = mark.removeprefix("at = ")
+    count = "row count and " if before else ""
+    label = f"the {record}'s {count}hash total of {place}"
     added = (
         Guess("hash_total", place, f"its digits add up to the other group of the {record}"),
         Guess("hash_total_digits", str(min(end - start, LONGEST)), "low-order digits compared"),
     )
-    count = "row count and " if before else ""
-    return Proof(f"the {record}'s {count}hash total of {place}", (*before, *added))
+    return [guess._replace(proof=label) for guess in (*before, *added)]
 
 
 def _problem_of_sidecar(kind: str, file: Path, rows: int) -> str:

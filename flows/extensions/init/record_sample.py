@@ -9,10 +9,9 @@ import polars as pl
 
 from flows.configuration import ConfigurationError
 from flows.extensions import hooks
-from flows.extensions.init.control_records import stated_in
+from flows.extensions.init.control_records import form_of, stated_in
 from flows.extensions.init.dialect import take_sample
 from flows.extensions.init.guess import Column, Guess, Sample
-from flows.extensions.init.trailer_guess import form_of
 from schemas.expressions import UNREADABLE
 from schemas.reference import toml
 

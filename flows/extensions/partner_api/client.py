@@ -46,6 +46,7 @@ from flows.extensions.partner_api.sessions import Credentials, auth_of, it_has
 from flows.extensions.partner_api.settings import ServiceSettings
 from flows.extensions.partner_api.translation import elements, no_job_in, no_link_in, value_at
 from flows.extensions.partner_api.transport import (
+    READ_SECONDS,
     RateLimiter,
     Request,
     Response,
@@ -150,7 +151,7 @@ class ServiceClient:
 
     def _job_response(self, job_id: str) -> Response:
         path = _path(self._settings.path("job"), job_id)
-        header = {self._settings.hydration_header: self._settings.job_hydration}
+        header = {self._settings.hydration_header: self._settings.name("request.job_hydration")}
         return self._sender.send(Request("GET", path, f"GET {path}", headers=header))
 
     @property
@@ -275,12 +276,19 @@ class ServiceClient:
 
 @contextmanager
 def open_client(
-    settings: ServiceSettings, credentials: Credentials, retry: Retry, limits: Limits = USUAL
+    settings: ServiceSettings,
+    credentials: Credentials,
+    retry: Retry,
+    limits: Limits = USUAL,
+    timeout: float = READ_SECONDS,
 ) -> Iterator[ServiceClient]:
-    """Open a client with a session of its own; nothing is sent before the first call."""
+    """Open a client with a session of its own; nothing is sent before the first call.
+
+    `timeout`: seconds until a response begins.
+    """
     turns = RateLimiter(settings.requests_per_second, retry.clock, retry.sleep)
     auth = auth_of(settings, credentials)
-    with connect(settings) as http:
+    with connect(settings, timeout) as http:
         yield ServiceClient(settings, credentials, Sender(http, auth, turns, retry, limits), retry)
 
 
@@ -297,8 +305,9 @@ def link_creation(
     else:
         headers |= {settings.name(name): key for name, key in keys.items() if key}
     policy = RetryPolicy.WRITE
-    if settings.idempotency_header:
-        headers[settings.idempotency_header] = secrets.token_hex(16)
+    idempotency_header = settings.name("request.idempotency_key")
+    if idempotency_header:
+        headers[idempotency_header] = secrets.token_hex(16)
         policy = RetryPolicy.REPEAT
     place = f"POST {settings.path('create_link')}"
     path = settings.path("create_link")
@@ -334,7 +343,7 @@ class Pages:
 
     def __init__(self, profile: Profile, base_url: str, path: str) -> None:
         self._profile = profile
-        self._query = profile.next_page
+        self._query = profile.name("page.query")
         self._first = httpx.URL(urljoin(f"{base_url.rstrip('/')}/", path.lstrip("/")))
         self._seen: set[str] = set()
         self._taken = 0  # messages on the pages so far

@@ -20,6 +20,7 @@ from flows.extensions.partner_api.service import (
 )
 from flows.extensions.partner_api.sessions import LOGIN, Credentials
 from flows.extensions.partner_api.settings import ServiceSettings
+from flows.extensions.partner_api.transport import READ_SECONDS
 from flows.redaction import hiding
 from flows.runs.context import IssuerContext
 from flows.runs.retry import Retry
@@ -27,16 +28,22 @@ from flows.runs.stored_runs import StoredRuns
 from flows.wiring import begin_process, secret
 from schemas.issuer import Issuer
 
+TRIES: Final = 4  # attempts of a request that is safe to repeat
 _NAMES: Final = ("app_name", "app_key", "username", "password")
 
 
 @contextmanager
 def service_client(
-    issuer: Issuer, *, tries: int | None = None, limits: Limits = USUAL
+    issuer: Issuer,
+    *,
+    tries: int | None = None,
+    limits: Limits = USUAL,
+    timeout: float = READ_SECONDS,
 ) -> Iterator[ServiceClient]:
     """Open the client of an issuer's [service].
 
-    `tries`: attempts instead of those it sets; `limits`: of what is read of a response.
+    `tries`: attempts of a request that is safe to repeat, else TRIES; `limits`: of what is read of
+    a response; `timeout`: seconds until it begins.
 
     Raises NoServiceError, ServiceSecretsError, NoSuchPluginError, FileUnreadableError.
     """
@@ -49,10 +56,10 @@ def service_client(
     missing = [variables[name] for name, value in secrets.items() if not value]
     if missing:
         raise ServiceSecretsError(names=", ".join(missing))
-    retry = Retry(attempts=tries or settings.tries)
+    retry = Retry(attempts=tries or TRIES)
     with (
         hiding(secrets["app_key"], secrets["password"]),
-        open_client(settings, Credentials(**secrets), retry, limits) as client,
+        open_client(settings, Credentials(**secrets), retry, limits, timeout) as client,
     ):
         yield client
 
@@ -79,11 +86,9 @@ def check_service(context: IssuerContext) -> Iterator[str]:
     settings = context.issuer.table(ServiceSettings)
     if settings is None:
         return
-    timeout = min(settings.read_timeout_seconds, LONGEST_WAIT)
-    bounded = settings.model_copy(update={"read_timeout_seconds": timeout})
-    issuer = context.issuer.model_copy(update={"service": bounded})
-    with service_client(issuer, tries=1, limits=Limits(seconds=LONGEST_WAIT)) as client:
-        yield _read_one(client, context, bounded)
+    limits = Limits(seconds=LONGEST_WAIT)
+    with service_client(context.issuer, tries=1, limits=limits, timeout=LONGEST_WAIT) as client:
+        yield _read_one(client, context, settings)
         yield _clock_line(client.clock_offset)
 
 

@@ -29,7 +29,7 @@ from flows.extensions.partner_api.translation import elements, fold, meaning_of
 from flows.redaction import redact
 from flows.results.masking import mask, mask_host
 from flows.runs.identity import canonical, digest
-from flows.secret_words import speaks_of_secret
+from flows.secret_words import speaks_of_cvv
 
 DONE = 100  # percent
 LONGEST = 60  # characters of a merchant site's name that are kept
@@ -133,7 +133,7 @@ def _kept(name: str, value: Any, parent: str = "") -> Any:
             return value
     if _is_known(name, value) or _is_id_of_job(name, parent, value):
         return value
-    kept_text = mask(str(value), secret=speaks_of_secret(name))
+    kept_text = mask(str(value), secret=speaks_of_cvv(name))
     return value if kept_text == str(value) else kept_text
 
 

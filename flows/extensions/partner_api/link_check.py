@@ -36,12 +36,13 @@ from flows.extensions.partner_api.placements import (
 )
 from flows.extensions.partner_api.run_links import LinkIds
 from flows.extensions.partner_api.service import AnswerLostError, Placing, UnauthorisedError
-from flows.extensions.partner_api.settings import ServiceSettings
+from flows.extensions.partner_api.settings import REQUESTS_AT_A_TIME, ServiceSettings
 from flows.runs.claim import Subject, claimed
 from flows.runs.context import IssuerContext
 from flows.runs.stored_run import StoredRun
 
 MOST_SILENT = 20  # links in a row without a response before the check stops
+SHORTEST_PAUSE = timedelta(hours=6)  # until a link that is not placed yet is queried again
 LONGEST_PAUSE = timedelta(days=3)  # a link is queried again, where nothing happens at it
 QUIET_SHARE: Final = 3  # a link quiet for so many hours is queried an hour later than before
 RUNNING: Final = 1e9  # urgencies; that of other links is how often their pause has passed
@@ -144,7 +145,7 @@ class _Check:
         due = pl.concat([_NOTHING_DUE, *map(self._due, newest_first)])
         chosen = self._turn.chosen(due)
         until = time.monotonic() + self._turn.planned_seconds
-        with ThreadPoolExecutor(self._turn.settings.requests_at_a_time) as threads:
+        with ThreadPoolExecutor(REQUESTS_AT_A_TIME) as threads:
             for ids, batch in self._batches(newest_first, chosen):
                 query = partial(self._query, ids)
                 answers = threads.map(query, batch.iter_rows(named=True))
@@ -273,10 +274,10 @@ def _pause(turn: Turn, since: datetime, running: pl.Expr) -> pl.Expr:
 
     It grows with the time in which nothing happened, counted from the date of its run.
     """
-    least = timedelta(hours=turn.settings.look_again_hours)
-    most = max(least, LONGEST_PAUSE)
     quiet = (pl.lit(turn.now) - pl.col("moved_at").fill_null(since)) / QUIET_SHARE
-    return pl.when(running).then(least).otherwise(quiet.clip(least, most))
+    return (
+        pl.when(running).then(SHORTEST_PAUSE).otherwise(quiet.clip(SHORTEST_PAUSE, LONGEST_PAUSE))
+    )
 
 
 def _is_unanswered(settings: ServiceSettings) -> pl.Expr:

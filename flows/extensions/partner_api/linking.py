@@ -37,7 +37,6 @@ from flows.extensions.partner_api.link_requests import (
     Terms,
     nothing_supplied,
     prepared_request,
-    service_of,
 )
 from flows.extensions.partner_api.run_links import CardReferenceError
 from flows.extensions.partner_api.service import (
@@ -46,6 +45,7 @@ from flows.extensions.partner_api.service import (
     LinkRequestError,
     StrangeAnswerError,
 )
+from flows.extensions.partner_api.settings import REQUESTS_AT_A_TIME
 from flows.redaction import hiding
 from flows.reports.behind import finish_reports, report_behind
 from flows.resend.selected_run import SourceGoneError
@@ -201,13 +201,12 @@ def request_links(
     finish_reports(context)
     desk = _Desk(context, plan, terms)
     requests = SingleRequests(context, linking)
-    at_a_time = service_of(context).requests_at_a_time
     due = desk.due()
     stopped: CardlinkError | None = None
     try:
         while stopped is None:
             with uninterrupted():
-                batch = [*islice(due, at_a_time)]
+                batch = [*islice(due, REQUESTS_AT_A_TIME)]
                 stopped = desk.send(requests, batch)
             if not batch:
                 break

@@ -1,7 +1,7 @@
-"""How a partner's service names and shapes what the interface leaves open: paths, names, words.
+"""How a partner's service names and shapes what the interface leaves open: names and words.
 
-`PATHS` and `NAMES` are the interface's own, or the usual ones where it shows none, by our name for
-each; `[service.paths]` and `[service.names]` say where a partner has others.
+`NAMES` are the interface's own, or the usual ones where it shows none, by our name for each;
+`[service.names]` says where a partner has others.
 """
 
 from __future__ import annotations
@@ -34,13 +34,6 @@ _OF_ONE = re.compile(
 _OF_NONE = re.compile(r"(/[A-Za-z0-9._~-]+)+")
 
 
-class Path(NamedTuple):
-    """A path below `base_url`, and what is there."""
-
-    usual: str
-    meaning: str
-
-
 class Named(NamedTuple):
     """Where a value is by the interface, the first that is present; and what it is."""
 
@@ -48,24 +41,28 @@ class Named(NamedTuple):
     meaning: str
 
 
-PATHS: Final[Mapping[str, Path]] = {
-    "login": Path("/session", "the login; empty: there is none, and the integrator key is a token"),
-    "create_link": Path(LINKS, "creates a link"),
-    "link": Path(f"{LINKS}/{ID}", "the record of a link"),
-    "job": Path(f"{JOBS}/{ID}", "the record of a job, and its update"),
-    "job_messages": Path(f"{JOB_MESSAGES}/{ID}", "messages of a job"),
-    "cardholder_messages": Path(f"{CARDHOLDER_MESSAGES}/{ID}", "messages of a cardholder's jobs"),
-    "credential_requests": Path(
-        f"{JOB_MESSAGES}/{ID}/credential_requests", "pending credential requests of a job"
-    ),
-    "credential_responses": Path(f"{JOB_MESSAGES}/{ID}/credential_responses", "answers by message"),
-    "broadcasts": Path(f"{JOB_MESSAGES}/{ID}/broadcasts", "a broadcast channel"),
-    "registrations": Path(
-        f"{JOB_MESSAGES}/{ID}/broadcasts/registrations", "registration of a broadcast channel"
-    ),
-}
 _CREDENTIALS: Final = "login.credentials"
 NAMES: Final[Mapping[str, Named]] = {
+    "path.login": Named(
+        ("/session",), "path of the login; empty: there is none, and the integrator key is a token"
+    ),
+    "path.create_link": Named((LINKS,), "path that creates a link"),
+    "path.link": Named((f"{LINKS}/{ID}",), f"path of the record of a link; `{ID}`: its id"),
+    "path.job": Named((f"{JOBS}/{ID}",), "path of the record of a job, and its update"),
+    "path.job_messages": Named((f"{JOB_MESSAGES}/{ID}",), "path of messages of a job"),
+    "path.cardholder_messages": Named(
+        (f"{CARDHOLDER_MESSAGES}/{ID}",), "path of messages of a cardholder's jobs"
+    ),
+    "path.credential_requests": Named(
+        (f"{JOB_MESSAGES}/{ID}/credential_requests",), "path of pending requests of a job"
+    ),
+    "path.credential_responses": Named(
+        (f"{JOB_MESSAGES}/{ID}/credential_responses",), "path of answers by message"
+    ),
+    "path.broadcasts": Named((f"{JOB_MESSAGES}/{ID}/broadcasts",), "path of a broadcast channel"),
+    "path.registrations": Named(
+        (f"{JOB_MESSAGES}/{ID}/broadcasts/registrations",), "path that registers such a channel"
+    ),
     f"{_CREDENTIALS}.app_name": Named(("app_name",), "of a login: the integrator's name"),
     f"{_CREDENTIALS}.app_key": Named(("app_key",), "of a login: the integrator's key"),
     f"{_CREDENTIALS}.username": Named(("username",), "of a login: the user"),
@@ -76,6 +73,14 @@ NAMES: Final[Mapping[str, Named]] = {
     "request.fi_key": Named(("financial_institution_key",), "the same: `fi_key`"),
     "request.safe_key": Named(("safe_key",), "the same: `safe_key`"),
     "request.card_id": Named(("id",), "of `card.reference`: the id of a card"),
+    "request.idempotency_key": Named(
+        (),
+        "header that lets the service know a request for a link again: with it, one whose response "
+        "is lost, or that ends in 409 or 5xx, is repeated; without it never",
+    ),
+    "request.job_hydration": Named(
+        ('["credential_requests"]',), "value of the hydration header when a job is read"
+    ),
     "channel.access_key": Named(
         ("access_key", "messaging_access_key", "key"), "of a registration: a channel's access key"
     ),
@@ -122,6 +127,16 @@ NAMES: Final[Mapping[str, Named]] = {
     "message.key_name": Named(("key_name",), "of a value: the name under which it is answered"),
     "message.label": Named(("label",), "of a value: the prompt"),
     "message.secret": Named(("secret",), "of a value: whether it is typed unseen"),
+    "message.acknowledged": Named(
+        (ACKNOWLEDGED,),
+        "types of credential requests, and names of their values, that are acknowledged with "
+        "`tfa` = `ack`, without a prompt",
+    ),
+    "page.query": Named(
+        (),
+        "query of the pages of a list of messages: `cursor={cursor}`, `limit=50&offset={offset}` "
+        "or `page={page}`; without it a link to the next page is followed, where there is one",
+    ),
     "page.next": Named(
         ("next", "links.next", "_links.next.href", "paging.next", "next_url"),
         "of a page of messages: URL of the next one; the header `Link` is read before it",
@@ -144,16 +159,16 @@ NAMES: Final[Mapping[str, Named]] = {
 
 
 def _flat(names: Any, prefix: str = "") -> Any:
-    """Return tables within tables, as a TOML has dotted keys, as one."""
+    """Return tables within tables, as a TOML has dotted keys, as one; a text is a list of it."""
     if not isinstance(names, Mapping):
         return names
     flat: dict[str, Any] = {}
     for name, value in names.items():
-        flat |= (
-            _flat(value, f"{prefix}{name}.")
-            if isinstance(value, Mapping)
-            else {f"{prefix}{name}": value}
-        )
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{name}.")
+        else:
+            texts = [value] if value else []
+            flat[f"{prefix}{name}"] = texts if isinstance(value, str) else value
     return flat
 
 
@@ -177,41 +192,18 @@ class Words(Settings):
 class Profile(Settings):
     """One partner's names and shapes; without any setting, the interface's own."""
 
-    paths: dict[str, str] = setting(
+    names: Annotated[
+        dict[str, Places],
+        BeforeValidator(_flat, json_schema_input_type=dict[str, str | Places]),
+    ] = setting(
         {},
-        f"paths of the endpoints, where they are others, by our name (below); `{ID}` stands for "
-        "the id of the record",
-    )
-    names: Annotated[dict[str, Places], BeforeValidator(_flat)] = setting(
-        {},
-        "where the service has what the interface names, by our name (below): names or paths such "
-        "as `data.id`, the first that is present counts; of columns case, spaces and punctuation "
-        "do not matter",
-    )
-    next_page: str = setting(
-        "",
-        "query of the pages of a list of messages: `cursor={cursor}`, `limit=50&offset={offset}` "
-        "or `page={page}`; empty: a link to the next page is followed, where there is one",
-    )
-    acknowledged: tuple[str, ...] = setting(
-        (ACKNOWLEDGED,),
-        "types of credential requests, and names of their values, that are acknowledged with "
-        "`tfa` = `ack`, without a prompt",
+        "how the service names what the interface names, or leaves open, by our name (below): "
+        "fields as names or paths such as `data.id`, of which the first that is present counts; of "
+        "columns case, spaces and punctuation do not matter",
     )
     auth: AuthSettings = AuthSettings()
     signing: SigningSettings = SigningSettings()
     words: Words = Words()
-
-    @field_validator("paths")
-    @classmethod
-    def _are_paths(cls, paths: dict[str, str]) -> dict[str, str]:
-        for name, path in paths.items():
-            if name not in PATHS:
-                raise ValueError(f"{name} is none of {', '.join(PATHS)}")
-            form = _OF_ONE if ID in PATHS[name].usual else _OF_NONE
-            if not form.fullmatch(path) and (name, path) != ("login", ""):
-                raise ValueError(f"{name}: a path such as {PATHS[name].usual}")
-        return paths
 
     @field_validator("names")
     @classmethod
@@ -219,17 +211,14 @@ class Profile(Settings):
         unknown = ", ".join(sorted(names.keys() - NAMES.keys()))
         if unknown:
             raise ValueError(f"{unknown}: none of the names that deploy/SETTINGS.md lists")
+        for name, texts in names.items():
+            _check_form(name, texts)
         credentials = [places for name, places in names.items() if _CREDENTIALS in name]
         properties = sorted(chain.from_iterable(credentials))
         for place, following in pairwise(properties):
             if place == following or following.startswith(f"{place}."):
                 raise ValueError(f"{following}: {place} has a value of its own already")
         return names
-
-    @field_validator("next_page")
-    @classmethod
-    def _names_page(cls, template: str) -> str:
-        return checked_template(template, PAGE)
 
     @cached_property
     def _places(self) -> dict[str, Places]:
@@ -256,14 +245,28 @@ class Profile(Settings):
 
     def path(self, name: str) -> str:
         """Return the path of an endpoint below `base_url`."""
-        return self.paths.get(name, PATHS[name].usual)
+        return self.name(f"path.{name}")
 
     def wants_no_input(self, request: CredentialRequest) -> bool:
         """Return whether a request is of the acknowledgement kind (interface.md 2.5)."""
+        acknowledged = self.places("message.acknowledged")
         keys = {prompt.key_name for prompt in request.account_link}
-        has_keys = keys <= set(self.acknowledged)
-        has_type = request.kind in self.acknowledged and keys <= {*self.acknowledged, ACK_KEY}
+        has_keys = keys <= set(acknowledged)
+        has_type = request.kind in acknowledged and keys <= {*acknowledged, ACK_KEY}
         return bool(keys) and (has_keys or has_type)
+
+
+def _check_form(name: str, texts: Places) -> None:
+    """Raise ValueError where the path of an endpoint, or the query of a page, is none."""
+    text = next(iter(texts), "")
+    if name == "page.query":
+        checked_template(text, PAGE)
+    if not name.startswith("path.") or (name, texts) == ("path.login", ()):
+        return
+    usual = NAMES[name].usual[0]
+    form = _OF_ONE if ID in usual else _OF_NONE
+    if len(texts) > 1 or not form.fullmatch(text):
+        raise ValueError(f"{name}: a path such as {usual}")
 
 
 INTERFACE: Final = Profile()

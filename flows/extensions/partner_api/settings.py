@@ -13,10 +13,10 @@ from urllib.parse import parse_qs, urlsplit
 import polars as pl
 from pydantic import StringConstraints, field_validator, model_validator
 
-from flows.extensions.partner_api.access import Name
 from flows.extensions.partner_api.profile import ID, Profile
 from schemas.settings import LOOPBACK, setting
 
+REQUESTS_AT_A_TIME: Final = 10  # within their rate: a service that is slow does not idle us
 # when a single link ends: a date such as `2027-01-31`, or a period from its request
 EXPIRY: Final = r"^([0-9]{4}-[0-9]{2}-[0-9]{2}|[1-9][0-9]{0,3}(d|mo))$"
 USUAL_LIFE: Final = "2mo"  # interface.md 8: what a link has where nobody says more
@@ -29,8 +29,8 @@ class ServiceSettings(Profile):
     """Where the partner's API is and how it is spoken to; credentials come from the environment
     only.
 
-    `paths`, `names` and the tables below it are the partner's profile: how its service names and
-    shapes what the interface leaves open. `cardlink service probe` proposes them from what the
+    `names` and the tables below it are the partner's profile: how its service names and shapes what
+    the interface leaves open. `cardlink service probe` proposes them from what the
     service answers.
     """
 
@@ -42,14 +42,6 @@ class ServiceSettings(Profile):
     safe_key: str | None = setting(None, "key of the safe; unset: the service manages key storage")
     keys_in: Literal["body", "header"] = setting(
         "body", "where the request for a link has both keys; in a header `safe_key` only if set"
-    )
-    idempotency_header: Name | None = setting(
-        None,
-        "header that lets the service know a request for a link again: with it, one whose response "
-        "is lost, or that ends in 409 or 5xx, is repeated; unset: it never is",
-    )
-    job_hydration: str = setting(
-        '["credential_requests"]', "value of the hydration header when a job is read"
     )
     link_url: Annotated[str, StringConstraints(pattern=r"^https://.*\{token\}")] | None = setting(
         None, "URL of a link, made from `{token}`, where link records hold none"
@@ -66,22 +58,7 @@ class ServiceSettings(Profile):
         "link's URL; `?key`: that query parameter of it; `record`: the id that the service gave "
         "with a single link; `cuid`: the cardholder's cuid",
     )
-    read_timeout_seconds: float = setting(30, "time to wait for a response", gt=0)
-    tries: int = setting(4, "attempts of a request that is safe to repeat", ge=1, le=20)
     requests_per_second: float = setting(10, "request rate", gt=0)
-    requests_at_a_time: int = setting(
-        10,
-        "concurrent requests when placements are read, or many links are requested",
-        ge=1,
-        le=64,
-    )
-    look_again_hours: float = setting(
-        6,
-        "time before a link that was answered and is not placed yet is queried again, at least; it "
-        "grows to a third of the time in which nothing happened at the link, up to three days; one "
-        "that left a question unanswered is due at once",
-        gt=0,
-    )
     look_minutes: float = setting(
         5,
         "time that a check of links may take; running jobs come first, then links never queried, "

@@ -42,6 +42,7 @@ from flows.runs.retry import Retry
 from schemas.settings import LOOPBACK
 
 CONNECT_SECONDS: Final = 5.0
+READ_SECONDS: Final = 30.0  # until a response begins
 LONGEST_HOLD = 60.0  # seconds; the longest wait the service can impose at a time
 
 LIMITED: Final = 429
@@ -287,7 +288,9 @@ def _refused_login(request: Request, response: httpx.Response) -> OperatorError:
     """Return why there is no session: a login at another place, or credentials or their names."""
     status = response.status_code
     if status in _NO_LOGIN:
-        problem = f"{request.place} is no login (HTTP {status}); [service.paths] login names it"
+        problem = (
+            f"{request.place} is no login (HTTP {status}); [service.names] path.login names it"
+        )
         return StrangeAnswerError(place=LOGIN, problem=problem)
     return _unauthorised(request, response)
 
@@ -329,7 +332,9 @@ def _without_response(request: Request, kind: str, *, is_accepted: bool) -> Exce
 
 
 def connect(
-    settings: ServiceSettings, transport: httpx.BaseTransport | None = None
+    settings: ServiceSettings,
+    timeout: float = READ_SECONDS,
+    transport: httpx.BaseTransport | None = None,
 ) -> httpx.Client:
     """Return the connection to a service, silent about addresses and headers.
 
@@ -337,12 +342,11 @@ def connect(
     """
     for name in ("httpx", "httpcore"):
         logging.getLogger(name).setLevel(logging.WARNING)  # they log addresses and headers
-    timeout = httpx.Timeout(settings.read_timeout_seconds, connect=CONNECT_SECONDS)
     # there is no proxy before loopback
     trust_env = urlsplit(settings.base_url).hostname not in LOOPBACK
     return httpx.Client(
         base_url=settings.base_url,
-        timeout=timeout,
+        timeout=httpx.Timeout(timeout, connect=CONNECT_SECONDS),
         transport=transport,
         headers={"Accept-Encoding": ENCODINGS},
         trust_env=trust_env,

@@ -49,7 +49,7 @@ PLACES = {
     "results": Place(
         "what the partner wrote: cuid, last 4, link, error",
         "evidence of what the partner answered",
-        "the issuer's lifecycle rule",
+        "the issuer's lifecycle rule, not before [retention] ledger_days",
         erased=False,
     ),
     "ledger": Place(

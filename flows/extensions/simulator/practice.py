@@ -21,10 +21,10 @@ from flows.steps import FILE, Option, Sentence
 from schemas import challenges
 from schemas.issuer import Issuer
 
-# paths and names of a partner by which the practice service speaks
+# names of a partner by which the practice service speaks
 SPOKEN: Final = frozenset(
-    {"login", "create_link", "login.session_token", "request.service", "request.fi_key"}
-    | {"request.safe_key"}
+    {"path.login", "path.create_link", "login.session_token", "request.service"}
+    | {"request.fi_key", "request.safe_key", "request.job_hydration"}
 )
 
 
@@ -127,9 +127,8 @@ def unspoken_tables(settings: Mapping[str, Any]) -> list[str]:
 
     It has the interface's own shapes, and its own names but for SPOKEN.
     """
-    others = [name for name in ("auth", "next_page", "signing") if name in settings]
-    for table in ("paths", "names"):
-        others += [f"{table}.{name}" for name in sorted(settings.get(table, {}).keys() - SPOKEN)]
+    others = [name for name in ("auth", "signing") if name in settings]
+    others += [f"names.{name}" for name in sorted(settings.get("names", {}).keys() - SPOKEN)]
     return [f"service.{name}" for name in others]
 
 

@@ -253,10 +253,7 @@ def settings(address: str) -> dict[str, Any]:
         "prefix": "partner",
         "fi_key": "bank",
         "keys_in": "header",
-        "idempotency_header": "X-Request-Key",
         "link_id": "?key",
-        "next_page": "from={cursor}",
-        "acknowledged": ["push"],
         "follow_cardholders": True,
         "auth": {
             "token": "X-Session: {token}",
@@ -273,15 +270,15 @@ def settings(address: str) -> dict[str, Any]:
                 "X-Nonce": "{nonce}",
             },
         },
-        "paths": {
-            "login": "/v2/auth/begin",
-            "create_link": "/v2/links",
-            "link": "/v2/links?key={id}",
-            "job": "/v2/jobs/{id}",
-            "job_messages": "/v2/jobs/{id}/inbox",
-            "cardholder_messages": "/v2/inbox?holder={id}",
-        },
         "names": {
+            "path": {
+                "login": "/v2/auth/begin",
+                "create_link": "/v2/links",
+                "link": "/v2/links?key={id}",
+                "job": "/v2/jobs/{id}",
+                "job_messages": "/v2/jobs/{id}/inbox",
+                "cardholder_messages": "/v2/inbox?holder={id}",
+            },
             "login": {
                 "session_token": ["result.session.id"],
                 "session_key": ["result.session.secret"],
@@ -292,7 +289,7 @@ def settings(address: str) -> dict[str, Any]:
                     "password": ["word"],
                 },
             },
-            "request": {"fi_key": ["X-Institution"]},
+            "request": {"fi_key": ["X-Institution"], "idempotency_key": "X-Request-Key"},
             "link": {
                 "record": ["result.link"],
                 "id": ["linkKey"],
@@ -324,8 +321,9 @@ def settings(address: str) -> dict[str, Any]:
                 "key_name": ["name"],
                 "label": ["caption"],
                 "secret": ["masked"],
+                "acknowledged": ["push"],
             },
-            "page": {"cursor": ["meta.cursor"]},
+            "page": {"cursor": ["meta.cursor"], "query": "from={cursor}"},
         },
         "words": {
             "status": {"Started": "AUTH", "Linked": "UPDATING", "Done": "SUCCESSFUL"},

@@ -53,11 +53,13 @@ def settings_for(address: str, **changes: Any) -> ServiceSettings:
     return ServiceSettings.model_validate(plain)
 
 
-def client_at(address: str, **changes: Any) -> AbstractContextManager[ServiceClient]:
+def client_at(
+    address: str, *, tries: int = 4, timeout: float = 30, **changes: Any
+) -> AbstractContextManager[ServiceClient]:
     """Open a client that tries again without waiting."""
     settings = settings_for(address, **changes)
-    retry = Retry(time.monotonic, lambda _: None, random.random, attempts=settings.tries)
-    return open_client(settings, CREDENTIALS, retry)
+    retry = Retry(time.monotonic, lambda _: None, random.random, attempts=tries)
+    return open_client(settings, CREDENTIALS, retry, timeout=timeout)
 
 
 def client_of(service: RunningService) -> AbstractContextManager[ServiceClient]:

@@ -76,7 +76,7 @@ def test_links_are_followed_to_their_placed_cards_by_settings_alone(tmp_path: Pa
         books.start(placed, "Done", "Card placed")
         books.start(failed, "Linked", "Wrong input")
         books.start(running, "Linked", None)
-        table = {**settings(address), "requests_per_second": 1000, "tries": 9}
+        table = {**settings(address), "requests_per_second": 1000}
         configure(tmp_path, written(table))
 
         checked = run_cardlink(tmp_path, "--json", "check", "bank")
@@ -133,7 +133,7 @@ def test_a_job_is_followed_and_acknowledged_in_the_partners_words() -> None:
 def _client_settings(address: str) -> dict[str, Any]:
     table = settings(address)
     del table["base_url"], table["fi_key"]
-    return {**table, "fi_key": "bank", "tries": 9}
+    return {**table, "fi_key": "bank"}
 
 
 def test_a_probe_shows_what_the_records_have_and_which_names_are_missing(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_a_probe_shows_what_the_records_have_and_which_names_are_missing(tmp_pat
         cardholders(tmp_path, books)
         holder = next(iter(books.holders.values()))
         job = books.start(holder, "Linked", None)
-        access = {**settings(address), "requests_per_second": 1000, "tries": 9}
+        access = {**settings(address), "requests_per_second": 1000}
         others = {
             name: table for name, table in access["names"].items() if name not in ("link", "job")
         }
@@ -179,7 +179,7 @@ def test_without_one_of_these_settings_nothing_is_a_zero(
         cardholders(tmp_path, books)
         own = settings(address)
         names = {**own["names"], **change.pop("names", {})}
-        table = {**own, **change, "names": names, "requests_per_second": 1000, "tries": 9}
+        table = {**own, **change, "names": names, "requests_per_second": 1000}
         configure(tmp_path, written(table))
 
         done = run_cardlink(tmp_path, "--json", "placements", "bank")

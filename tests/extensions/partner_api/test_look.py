@@ -216,10 +216,11 @@ def test_messages_of_a_look_that_died_before_it_kept_anything_else_are_counted_i
     assert [(row, "BILLABLE")] == placed.rows()
 
 
+@pytest.mark.usefixtures("one_at_a_time")
 def test_a_service_that_falls_silent_ends_the_look_and_what_was_learnt_stays(
     tmp_path: Path,
 ) -> None:
-    bench, run, linked = night(tmp_path, rows=60, requests_at_a_time=1)
+    bench, run, linked = night(tmp_path, rows=60)
     partner = Partner()
     know_all(partner, linked)
 
@@ -343,11 +344,12 @@ def busy(linked: pl.DataFrame) -> Partner:
     return partner
 
 
+@pytest.mark.usefixtures("one_at_a_time")
 @pytest.mark.parametrize("acts", range(1, 9))
 def test_a_look_killed_after_any_of_its_acts_and_run_again_loses_no_message(
     tmp_path: Path, acts: int
 ) -> None:
-    bench, run, linked = night(tmp_path, requests_at_a_time=1)
+    bench, run, linked = night(tmp_path)
     partner, dying = busy(linked), DyingDatabase(bench.database, acts)
     partner.before = lambda _: dying.check()
     dying_bench = replace(bench, database=cast(Any, dying))

@@ -220,6 +220,7 @@ def test_a_row_that_breaks_a_rule_today_is_not_requested_and_does_not_stop_the_o
     assert ("not requested", "address.phone_number.missing") == links.outcomes[names[1]][:2]
 
 
+@pytest.mark.usefixtures("one_at_a_time")
 @pytest.mark.parametrize(
     ("error", "state"),
     [
@@ -230,7 +231,7 @@ def test_a_row_that_breaks_a_rule_today_is_not_requested_and_does_not_stop_the_o
 def test_a_service_that_takes_no_request_ends_the_command_and_the_next_goes_on(
     tmp_path: Path, run: str, error: CardlinkError, state: str
 ) -> None:
-    bench = bench_at(tmp_path, requests_at_a_time=1)
+    bench = bench_at(tmp_path)
     desk = Desk(c_2=error)
 
     links = request_links(bench.context, desk, planned(bench, run))
@@ -245,8 +246,9 @@ def test_a_service_that_takes_no_request_ends_the_command_and_the_next_goes_on(
     assert expected == desk_again.cuids
 
 
+@pytest.mark.usefixtures("one_at_a_time")
 def test_answers_lost_one_after_another_end_the_command(tmp_path: Path, run: str) -> None:
-    bench = bench_at(tmp_path, requests_at_a_time=1)
+    bench = bench_at(tmp_path)
     desk = Desk(c_1=lost(), c_2=lost(), c_3=lost())
 
     links = request_links(bench.context, desk, planned(bench, run))
@@ -255,10 +257,11 @@ def test_answers_lost_one_after_another_end_the_command(tmp_path: Path, run: str
     assert ["c-1", "c-2", "c-3"] == desk.cuids
 
 
+@pytest.mark.usefixtures("one_at_a_time")
 def test_a_stop_signal_is_heard_between_two_batches_and_what_came_is_reported(
     tmp_path: Path, run: str
 ) -> None:
-    bench = bench_at(tmp_path, requests_at_a_time=1)
+    bench = bench_at(tmp_path)
     desk = Desk()
 
     def stop(done: int, _all: int) -> None:
@@ -272,10 +275,11 @@ def test_a_stop_signal_is_heard_between_two_batches_and_what_came_is_reported(
     assert 2 == (bench.stored(run).summary or {})["rows"]["linked"]
 
 
+@pytest.mark.usefixtures("one_at_a_time")
 def test_a_run_that_is_registered_meanwhile_keeps_its_cards_from_a_second_link(
     tmp_path: Path, run: str
 ) -> None:
-    bench = bench_at(tmp_path, requests_at_a_time=1)
+    bench = bench_at(tmp_path)
     desk = Desk()
     plan = planned(bench, run)
 
@@ -306,9 +310,10 @@ def test_a_rehearsal_says_what_is_then_requested_and_writes_nothing(bench: Bench
     assert [f"c-{row}" for row in due] == sorted(desk.cuids)
 
 
+@pytest.mark.usefixtures("one_at_a_time")
 def killed(folder: Path, run: str, operations: int) -> tuple[Bench, Desk, bool]:
     """Kill a command before an operation of the store; return whether it was killed at all."""
-    bench = bench_at(folder, requests_at_a_time=1)
+    bench = bench_at(folder)
     store = MortalStore(folder / "bank" / "store", lambda: NOON)
     bench.store = store
     desk = Desk()

@@ -132,7 +132,7 @@ def test_a_link_is_queried_up_to_the_day_on_which_it_expires() -> None:
 
 
 def test_a_link_that_comes_due_at_the_end_of_a_check_is_due_in_it() -> None:
-    asked = turn(look_again_hours=6, look_minutes=30)
+    asked = turn(look_minutes=30)
     begins = NOON - timedelta(hours=5.5)
 
     due = due_of(asked, seen_at=[begins + SECOND, begins, begins - SECOND])
@@ -141,9 +141,10 @@ def test_a_link_that_comes_due_at_the_end_of_a_check_is_due_in_it() -> None:
 
 
 def test_a_link_is_never_queried_more_often_than_at_least_is_waited() -> None:
-    asked = turn(look_again_hours=100, look_minutes=1)
+    moved = NOON - timedelta(hours=1)
 
-    due = due_of(asked, seen_at=[NOON - timedelta(hours=hours) for hours in (98, 101)])
+    waited = [NOON - timedelta(hours=hours) for hours in (5, 7)]
+    due = due_of(turn(look_minutes=1), seen_at=waited, moved_at=[moved, moved])
 
     assert [1] == due
 

@@ -51,17 +51,17 @@ STYLES: dict[str, tuple[dict[str, Any], list[bytes], list[str]]] = {
         [FIRST, f"{FIRST}?after=1"],
     ),
     "a cursor": (
-        {"next_page": "from={cursor}", "names": {"page": {"cursor": ["meta.next"]}}},
+        {"names": {"page": {"query": "from={cursor}", "cursor": ["meta.next"]}}},
         [page(1, meta={"next": "x"}), page(2, meta={"next": None})],
         [FIRST, f"{FIRST}?from=x"],
     ),
     "an offset": (
-        {"next_page": "limit=1&offset={offset}", "names": {"page": {"total": ["total"]}}},
+        {"names": {"page": {"query": "limit=1&offset={offset}", "total": ["total"]}}},
         [page(1, total=2), page(2, total=2)],
         [f"{FIRST}?limit=1&offset=0", f"{FIRST}?limit=1&offset=1"],
     ),
     "page numbers to an empty page": (
-        {"next_page": "page={page}"},
+        {"names": {"page": {"query": "page={page}"}}},
         [page(1), page(2), page()],
         [f"{FIRST}?page=1", f"{FIRST}?page=2", f"{FIRST}?page=3"],
     ),
@@ -167,7 +167,7 @@ def test_a_link_is_asked_for_again_only_with_a_key_by_which_the_service_knows_it
 
     with (
         scripted(LET_IN, trouble, made) as (address, script),
-        client_at(address, idempotency_header="Idempotency-Key") as client,
+        client_at(address, names={"request": {"idempotency_key": "Idempotency-Key"}}) as client,
     ):
         link = client.create_link(request())
 
@@ -180,7 +180,7 @@ def test_a_link_is_asked_for_again_only_with_a_key_by_which_the_service_knows_it
 def test_a_link_whose_repeats_are_lost_too_may_exist() -> None:
     retry = Retry(time.monotonic, lambda _: None, lambda: 0.0, attempts=3)
     with scripted(LET_IN, HANG_UP, HANG_UP, http(429)) as (address, script):
-        settings = settings_for(address, idempotency_header="Idempotency-Key")
+        settings = settings_for(address, names={"request": {"idempotency_key": "Idempotency-Key"}})
         with (
             open_client(settings, CREDENTIALS, retry) as client,
             pytest.raises(AnswerLostError),
@@ -192,7 +192,7 @@ def test_a_link_whose_repeats_are_lost_too_may_exist() -> None:
 
 @pytest.mark.parametrize("location", ["body", "header"])
 def test_the_keys_of_the_institution_go_where_the_settings_say(location: str) -> None:
-    keys = {"fi_key": "bank", "safe_key": "safe-1"}
+    keys: dict[str, Any] = {"fi_key": "bank", "safe_key": "safe-1"}
     names = {"request": {"fi_key": ["X-FI-Key"]}}
 
     with (

@@ -44,7 +44,7 @@ def configure(folder: Path, more: str = "") -> None:
 
 def serve(folder: Path, service: RunningService, more: str = "") -> None:
     """Configure an issuer that follows its cardholders at a service."""
-    settings = f'[service]\nbase_url = "{service.address}"\nfollow_cardholders = true\ntries = 1\n'
+    settings = f'[service]\nbase_url = "{service.address}"\nfollow_cardholders = true\n'
     configure(folder, f"{settings}requests_per_second = 1000\n{more}")
 
 
@@ -99,6 +99,7 @@ def test_the_command_follows_links_at_the_service_and_shows_the_funnel(tmp_path:
     assert "shop.example.com" in shown.stdout
 
 
+@pytest.mark.usefixtures("one_at_a_time", "one_try")
 @pytest.mark.parametrize(
     ("path", "disturbance", "code", "why", "then"),
     quick(
@@ -116,7 +117,7 @@ def test_a_service_that_answers_nothing_is_no_zero_and_is_asked_again_once_it_is
     tmp_path: Path, path: str, disturbance: Disturbance, code: int, why: str, then: str
 ) -> None:
     with placed(tmp_path, 8) as night:
-        serve(tmp_path, night.service, "requests_at_a_time = 1\n")
+        serve(tmp_path, night.service)
         disturbances = night.service.books.disturbances
         night.service.act(lambda _: disturbances.update({path: disturbance}))
         refused = cardlink(tmp_path, night.service, "placements", "bank")

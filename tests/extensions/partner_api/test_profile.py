@@ -185,9 +185,9 @@ def test_a_links_id_comes_from_where_the_settings_say(
     "path", ["/links/9", "links/{id}", "/links/{id}/{id}", "/li nks/{id}", "https://x/{id}"]
 )
 def test_a_path_has_the_id_once_and_is_below_the_address(path: str) -> None:
-    with pytest.raises(ValueError, match="paths"):
+    with pytest.raises(ValueError, match=r"path\.link"):
         ServiceSettings.model_validate(
-            {"base_url": "https://service.example.com", "paths": {"link": path}}
+            {"base_url": "https://service.example.com", "names": {"path.link": path}}
         )
 
 

@@ -59,7 +59,7 @@ def sent(
     def clock() -> float:
         return float(next(seconds))
 
-    with connect(settings_for("https://service.example.com"), transport) as http:
+    with connect(settings_for("https://service.example.com"), transport=transport) as http:
         retry = Retry(clock, lambda _: None, lambda: 0.0, attempts=1)
         sender = Sender(http, httpx.Auth(), RateLimiter(1e6, clock, lambda _: None), retry, LIMITS)
         request = Request("POST", "/card_links", "POST /card_links", policy, lost="Ask first.")

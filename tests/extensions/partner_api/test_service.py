@@ -222,12 +222,11 @@ def test_job_ids_are_text_whichever_way_the_service_writes_them() -> None:
 def test_another_prefix_and_other_names_are_spoken_as_configured() -> None:
     other = {
         "prefix": "acme-cards",
-        "paths": {"login": "/v2/log-in", "create_link": "/v2/links"},
         "names": {
+            "path": {"login": "/v2/log-in", "create_link": "/v2/links"},
             "login": {"session_token": ["ticket"]},
-            "request": {"fi_key": ["fi"], "safe_key": ["vault"]},
+            "request": {"fi_key": ["fi"], "safe_key": ["vault"], "job_hydration": '["requests"]'},
         },
-        "job_hydration": '["requests"]',
     }
     with running_service(settings=other) as service, client_of(service) as client:
         job_id = started_job(service, client)

@@ -8,6 +8,7 @@ import logging
 import pickle
 import traceback
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -58,7 +59,7 @@ UNREPEATED = WRITES | CONSUMES
 TROUBLE = {"silence": HANG_UP} | {str(status): http(status) for status in (429, 500, 502, 503, 504)}
 
 
-def failing(call: Call, *answers: bytes, **settings: object) -> tuple[CardlinkError, Script]:
+def failing(call: Call, *answers: bytes, **settings: Any) -> tuple[CardlinkError, Script]:
     """Make a call that fails; return its error and what the server was asked."""
     with (
         scripted(*answers) as (address, script),
@@ -128,7 +129,7 @@ def test_an_answer_that_never_comes_is_given_up() -> None:
         make_link,
         LET_IN,
         b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n",
-        read_timeout_seconds=0.2,
+        timeout=0.2,
     )
 
     assert isinstance(error, AnswerLostError)

@@ -45,7 +45,10 @@ def test_the_token_is_where_the_settings_say(auth: dict[str, Any], line: str) ->
 
 
 def test_without_a_login_the_integrator_key_is_the_token() -> None:
-    with scripted(JOB) as (address, script), client_at(address, paths={"login": ""}) as client:
+    with (
+        scripted(JOB) as (address, script),
+        client_at(address, names={"path": {"login": ""}}) as client,
+    ):
         client.job("7")
 
     assert ["authorization: bearer practice-key"] == [
@@ -61,7 +64,7 @@ def test_the_login_has_the_names_and_the_form_that_the_settings_say() -> None:
 
     with (
         scripted(let_in, JOB) as (address, script),
-        client_at(address, auth=auth, names=names, paths={"login": "/in"}) as client,
+        client_at(address, auth=auth, names={**names, "path.login": "/in"}) as client,
     ):
         client.job("7")
 
@@ -98,7 +101,7 @@ def test_the_login_may_nest_its_properties_and_credentials_may_be_headers_of_eac
         (
             http(404),
             StrangeAnswerError,
-            r"POST /session is no login \(HTTP 404\); \[service\.paths\] login",
+            r"POST /session is no login \(HTTP 404\); \[service\.names\] path.login",
         ),
         (http(403, '{"error": "unknown client"}'), UnauthorisedError, "HTTP 403: .*unknown client"),
         (http(422, '{"error": "user is required"}'), UnauthorisedError, "HTTP 422: .*required"),

@@ -113,10 +113,11 @@ def test_the_coverage_of_a_check_names_who_was_asked_and_who_refused(tmp_path: P
     assert dict.fromkeys(STAGES[1:], "service.answer.refused.403") == causes(bench, run)
 
 
+@pytest.mark.usefixtures("one_at_a_time")
 def test_credentials_that_are_rejected_end_the_check_and_the_rows_asked_say_so(
     tmp_path: Path,
 ) -> None:
-    bench, run, linked = night(tmp_path, rows=40, requests_at_a_time=1)
+    bench, run, linked = night(tmp_path, rows=40)
     partner = Partner(
         before=failing("link", UnauthorisedError(place="the link", status=401, reason=""))
     )

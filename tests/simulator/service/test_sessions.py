@@ -65,8 +65,10 @@ def test_a_login_needs_all_four_values(visit: Visit, missing: str) -> None:
 def test_names_the_document_leaves_open_come_from_the_same_settings_the_client_reads() -> None:
     spoken = {
         "prefix": "acme",
-        "paths": {"login": "/login", "create_link": "/links/new"},
-        "names": {"login": {"session_token": ["token"]}},
+        "names": {
+            "path": {"login": "/login", "create_link": "/links/new"},
+            "login": {"session_token": ["token"]},
+        },
     }
 
     with running_service(settings=spoken) as service, visiting(service) as visit:

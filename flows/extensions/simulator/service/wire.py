@@ -21,19 +21,22 @@ class Spoken(BaseModel):
 
     prefix: str = "service"
     fi_key: str = ""
-    job_hydration: str = '["credential_requests"]'
-    paths: dict[str, str] = {}
     names: dict[str, tuple[str, ...]] = {}
 
     @property
     def login(self) -> str:
         """The path of the login."""
-        return self.paths.get("login", "/session")
+        return self.name("path.login", "/session")
 
     @property
     def create_link(self) -> str:
         """The path at which a link is requested."""
-        return self.paths.get("create_link", LINKS)
+        return self.name("path.create_link", LINKS)
+
+    @property
+    def job_hydration(self) -> str:
+        """The value of the hydration header when a job is read."""
+        return self.name("request.job_hydration", '["credential_requests"]')
 
     def name(self, name: str, usual: str) -> str:
         """Return what a property is called."""
