@@ -149,7 +149,7 @@ def test_every_open_row_stands_in_the_lists_of_its_run_with_what_to_ask_the_part
 ) -> None:
     run = sent_night(tmp_path, 20)
     answer(bank, run, 1, rows=2)
-    stranger = "=unknown,0000,https://links.example.com/1,2099-01-01,\n"
+    unknown = "=unknown,0000,https://links.example.com/1,2099-01-01,\n"
     answer(bank, run, 2, rows=9, tail=unknown)
     cardlink(tmp_path, "ingest", "bank")
 
