@@ -28,7 +28,7 @@ numerals.
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import chain, groupby, pairwise, zip_longest
 from typing import Final, NamedTuple
 
 from flows.harmless_tokens import (
@@ -73,6 +73,40 @@ def harmless(text: str, *, secret: bool = False) -> str:
     if about_cvv:
         judged = [mark(token.text) if token.is_code or token.is_id else token for token in judged]
     return " ".join(kept_text(judged, about_secret=about_secret).split())
+
+
+def known_text(text: str, known: Sequence[str]) -> str | None:
+    """Return what is kept of a text that is one of the `known`: these as they are, and what is
+    harmless in the place of each `{}`; None where it is none of them, or about a CVV.
+    """
+    for template in known:
+        varying = _varying(template, text[:READ])
+        if varying is None or speaks_of_cvv(text):
+            continue
+        kept = [harmless(part) for part in varying]
+        digits = sum(map(is_digit, _KEPT_MARK.sub("", "".join(kept))))
+        if digits > MOST_IN_CODES or have_cvv_together(kept):
+            kept = [harmless(part, secret=True) for part in varying]
+        pieces = zip_longest(template.split("{}"), kept, fillvalue="")
+        return " ".join("".join(chain.from_iterable(pieces)).split())
+    return None
+
+
+def _varying(template: str, text: str) -> list[str] | None:
+    """Return what a text has in the place of each `{}`; None where it is another text."""
+    first, *others = template.split("{}")
+    if not text.startswith(first):
+        return None
+    place = len(first)
+    parts = list[str]()
+    for number, constant in enumerate(others, 1):
+        is_last = number == len(others)
+        end = text.rfind(constant, place) if is_last else text.find(constant, place)
+        if end < 0:
+            return None
+        parts.append(text[place:end])
+        place = end + len(constant)
+    return parts if place == len(text) else None
 
 
 def kept_text(tokens: Iterable[Token], *, about_secret: bool) -> str:
@@ -132,17 +166,20 @@ def _judged(tokens: Sequence[Token]) -> list[Token]:
         judged[place] = mark(judged[place].text)
     for place, digits in _digit_words(judged, places):
         judged[place] = judged[place]._replace(digits=digits)
-    codes = [place for place in places if judged[place].is_code]
-    ids = [place for place in places if judged[place].is_id]
-    for same, most in ((codes, MOST_IN_CODES), (ids, MOST_IDS)):
-        if sum(judged[place].digits or 1 for place in same) > most:
-            for place in same:
-                judged[place] = mark(judged[place].text)
-    unnamed = [place for place in places if judged[place].is_unnamed]
-    if sum(judged[place].digits for place in unnamed) > MOST_UNNAMED:
-        for place in unnamed:
+    for kind, most in _MOST:
+        for place in _too_many(judged, places, kind, most):
             judged[place] = mark(judged[place].text)
     return judged
+
+
+_MOST = (("is_code", MOST_IN_CODES), ("is_id", MOST_IDS), ("is_unnamed", MOST_UNNAMED))
+
+
+def _too_many(tokens: Sequence[Token], places: Sequence[int], kind: str, most: int) -> list[int]:
+    """Return the places of the tokens of a kind, where they have more digits in all."""
+    alike = [place for place in places if getattr(tokens[place], kind)]
+    digits = sum(max(tokens[place].digits, 1) for place in alike)
+    return alike if digits > most else []
 
 
 def _without_names(tokens: Sequence[Token]) -> list[Token]:
@@ -153,30 +190,49 @@ def _without_names(tokens: Sequence[Token]) -> list[Token]:
     quoted = _quoted(tokens)
     for order in (*range(len(places)), *reversed(range(len(places)))):
         place = places[order]
-        token = judged[place]
-        if token.is_settled or not token.text.isalpha():
+        word = judged[place].text
+        if not word.isalpha():
             continue
-        before = _beside(judged, places, order, -1)
-        after = _beside(judged, places, order, 1)
-        is_name = has_cases and token.text.istitle() and (before.is_name or after.is_name)
-        if may_be_name(token.text):
-            is_value = before.word in PERSONAL and (":" in before.gap or "=" in before.gap)
-            is_written_so = has_cases and not token.text.islower()
-            is_name |= before.is_mark or after.is_mark or is_value or place in quoted
-            is_name |= is_written_so and not (_begins(before) and after.word.islower())
-        if is_name:
-            carries_on = token.text.lower() in PARTICLES or not token.text.islower()
-            judged[place] = mark(token.text)._replace(is_capital=carries_on, carries_on=carries_on)
+        sides = [_beside(judged, places, order, step) for step in (-1, 1)]
+        is_capital = has_cases and not word.islower()
+        if _is_in_name(word, sides, is_capital, place in quoted):
+            joins = word.lower() in PARTICLES or not word.islower()
+            judged[place] = mark(word)._replace(is_capital=joins, carries_on=joins)
     return judged
 
 
 class _Beside(NamedTuple):
-    """What is beside a word: a word, or a mark, and the points between."""
+    """What is beside a word: a word or a mark, and the points between."""
 
     word: str = ""
     gap: str = ""
-    is_mark: bool = False  # of what may be a name
-    is_name: bool = False  # of what begins with a capital, and only a blank is between
+    is_mark: bool = False  # of what may be a part of a name
+    is_capital: bool = False
+
+    @property
+    def joins(self) -> bool:
+        """Whether it begins as a name does, and is one with what is beside it."""
+        return self.is_mark and self.is_capital and self.gap in (" ", "-", ", ", "'", "’", ". ")
+
+    @property
+    def names_person(self) -> bool:
+        """Whether what comes behind it is a person's, as behind `name:`."""
+        return self.word.lower() in PERSONAL and (":" in self.gap or "=" in self.gap)
+
+    @property
+    def ends(self) -> bool:
+        """Whether a sentence begins behind it, so that a capital says nothing."""
+        return not self.word or not set(".:!?;|([").isdisjoint(self.gap)
+
+
+def _is_in_name(word: str, sides: Sequence[_Beside], is_capital: bool, is_quoted: bool) -> bool:
+    """Return whether a known word may be a part of a name where it is."""
+    before, after = sides
+    is_beside = is_quoted or before.names_person or any(side.is_mark for side in sides)
+    if not may_be_name(word):
+        return is_capital and word.istitle() and any(side.joins for side in sides)
+    begins = before.ends and after.word.islower()
+    return is_beside or (is_capital and not begins)
 
 
 def _beside(tokens: Sequence[Token], places: Sequence[int], order: int, step: int) -> _Beside:
@@ -186,33 +242,22 @@ def _beside(tokens: Sequence[Token], places: Sequence[int], order: int, step: in
     gap = "".join(token.text for token in tokens[first + 1 : last])
     token = tokens[places[order + step]]
     is_mark = token.text.startswith(BEGIN) and not _is_digits_mark(token) and token.carries_on
-    is_name = is_mark and token.is_capital and gap in (" ", "-", ", ", "'", "’", ". ")
-    return _Beside(token.text, gap, is_mark, is_name)
-
-
-def _begins(before: _Beside) -> bool:
-    """Return whether a sentence begins behind this, so that a capital says nothing."""
-    return not before.word or any(point in before.gap for point in ".:!?;|([")
+    return _Beside(token.text, gap, is_mark, token.is_capital)
 
 
 def _quoted(tokens: Sequence[Token]) -> frozenset[int]:
-    """Return the places of words in quotes of a few words."""
-    text_of = [token.text for token in tokens]
+    """Return the places of the words in quotes, where they are a few."""
+    quotes = [place for place, token in enumerate(tokens) if not _QUOTES.isdisjoint(token.text)]
     places = set[int]()
-    opened = -1
-    for place, text in enumerate(text_of):
-        if not any(quote in text for quote in _QUOTES):
-            continue
-        inside = range(opened + 1, place)
-        words = [inner for inner in inside if text_of[inner].isalpha()]
-        if opened >= 0 and 2 <= len(words) <= _FEW:
-            places |= set(words)
-        opened = place
+    for opened, closed in pairwise(quotes):
+        words = [place for place in range(opened + 1, closed) if tokens[place].text.isalpha()]
+        if len(words) in _FEW:
+            places.update(words)
     return frozenset(places)
 
 
-_QUOTES = "\"'`“”„«»‘’"
-_FEW = 4  # words in quotes that may be a name
+_QUOTES = frozenset("\"'`“”„«»‘’")
+_FEW = range(2, 5)  # words in quotes that may be a name
 
 
 def _is_said(token: Token) -> bool:

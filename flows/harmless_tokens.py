@@ -143,9 +143,7 @@ _MEASURED = re.compile("(?:0|[1-9][0-9]?)(?:s|ms|h|m|d|[kM]B|GB|px)")
 _ORDINAL = re.compile("[0-9]{1,2}(?:st|nd|rd|th)", re.IGNORECASE)
 _NAMES = frozenset(("address1", "address2", "last_4", "last4", "cvv2", "cvc2", "base64"))
 _PARTS = re.compile("[^_]+")
-_RUNS = re.compile("[A-Za-z]+|[0-9]+")
-_LONGEST_LETTERS = 3  # in a row, of an id: names are longer
-_LONGEST_DIGITS = 4
+_LONG_RUN = re.compile("[A-Za-z]{4}|[0-9]{5}")  # in a row; names and numbers are longer
 _MOST_DIGITS_OF_ID = 8
 _MIXED = 5  # letters of a UUID: a number has none
 # parts that stay, whose digits are a name's
@@ -177,21 +175,26 @@ def tokens_of(text: str) -> Iterator[Token]:
 def _token(kind: str, text: str) -> Token:
     if kind in _STAYING:
         return Token(text)
+    if kind == "space":
+        return Token(" ")
     if kind in _ALWAYS_MARKED:
         return Token(_ALWAYS_MARKED[kind], is_settled=True)
+    if kind == "word":
+        return _word(text)
+    return _shaped(kind, text) or mark(text)
+
+
+def _shaped(kind: str, text: str) -> Token | None:
+    """Return a token that its form allows; None for any other."""
     if kind == "uuid" and sum(map(str.isalpha, text)) >= _MIXED:
         return Token(text, is_id=True)
     if kind in ("code", "numbered_code") and _is_code(text):
         return Token(text, sum(map(str.isdecimal, text)), is_code=True)
     if kind in _NAMED:
         return Token(text, sum(map(str.isdecimal, text)), is_named=True)
-    if kind == "word":
-        return _word(text)
-    if kind == "space":
-        return Token(" ")
     if kind == "points" and len("".join(text.split())) <= _MOST_POINTS:
         return Token(text)
-    return mark(text)
+    return None
 
 
 def _is_code(text: str) -> bool:
@@ -210,14 +213,15 @@ def _identified(text: str) -> Iterator[Token]:
     for word in re.split(r"([ _-]+)", words):
         yield _word(word) if word.isalpha() else Token(word)
     yield Token(gap)
-    runs = _RUNS.findall(id_.removeprefix("req_").removeprefix("trace_"))
-    digits = [len(run) for run in runs if run.isdecimal()]
-    letters = [len(run) for run in runs if run.isalpha()]
-    is_id = max(letters, default=0) <= _LONGEST_LETTERS and max(digits) <= _LONGEST_DIGITS
-    if re.fullmatch(_UUID, id_) or (is_id and sum(digits) <= _MOST_DIGITS_OF_ID):
-        yield Token(id_, is_id=True)
-    else:
-        yield mark(id_)
+    yield Token(id_, is_id=True) if _is_id(id_) else mark(id_)
+
+
+def _is_id(text: str) -> bool:
+    """Return whether letters and digits are too mixed for a name, and digits too few for a card."""
+    if re.fullmatch(_UUID, text):
+        return True
+    is_short = not _LONG_RUN.search(text.removeprefix("req_").removeprefix("trace_"))
+    return is_short and sum(map(str.isdecimal, text)) <= _MOST_DIGITS_OF_ID
 
 
 def mark(text: str) -> Token:

@@ -2,7 +2,7 @@
 
 They are few on purpose: a word that is not here may be a name, an address, or a code. Words that
 may also be part of a name or an address (OF_NAMES) are kept only where they cannot be one. Add a
-word where partners use it in many texts.
+word where many partners use it; a text of one partner belongs into `[errors]` of the TOML.
 """
 
 import re

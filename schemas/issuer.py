@@ -245,6 +245,7 @@ class KernelSettings(Settings):
     portfolio: settings.Portfolio = settings.Portfolio()
     resend: Resend = Resend()
     portal: PortalSettings
+    errors: settings.ErrorSettings = settings.ErrorSettings()
     links: settings.LinkSettings = settings.LinkSettings()
     schedule: settings.Schedule = settings.Schedule()
     alerts: settings.Alerts = settings.Alerts()

@@ -3,10 +3,12 @@
 In every table unknown keys are errors, and values never change after reading.
 """
 
+import re
 from datetime import date, time
 from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -108,6 +110,27 @@ class Portfolio(Settings):
     )
     resend_errors: bool = setting(
         False, "`true`: rows the partner refused are sent again every night, even unchanged"
+    )
+
+
+_MOST_DIGITS = 5  # of a text that is kept: none of a card
+
+
+def _known_text(text: str) -> str:
+    if len(re.findall(r"\d", text)) > _MOST_DIGITS:
+        raise ValueError(f"a text has at most {_MOST_DIGITS} digits: write {{}} for what varies")
+    if not re.search(r"\w.*\w", text.replace("{}", "")):
+        raise ValueError("a text has words of its own beside {}")
+    return text
+
+
+class ErrorSettings(Settings):
+    """The texts of the partner's errors that hold nothing of a cardholder."""
+
+    texts: tuple[Annotated[str, AfterValidator(_known_text)], ...] = setting(
+        (),
+        "texts of the partner's errors that are kept as they are; `{}` stands for what varies, of "
+        "which only what is harmless is kept",
     )
 
 

@@ -56,8 +56,9 @@ def read_claims(results: Sequence[ResultRows]) -> pl.DataFrame:
         .with_columns(open_ended=pl.col("is_last") & pl.Series(may_be_cut))
         .with_row_index("result_row")
     )
+    known = results[0].known_texts
     texts = rows.filter(pl.col("error").is_not_null()).select("result_row", "error")
-    parsed = [parse_error(text) for text in texts["error"]]
+    parsed = [parse_error(text, known) for text in texts["error"]]
     codes = pl.Series("reasons", [_codes(error.reasons) for error in parsed], pl.String)
     errors = texts.select(
         "result_row",

@@ -153,6 +153,7 @@ def _read(context: IssuerContext, result: ResultObject, content: tuple[bytes, st
     data, problem = content
     received = local_day(result.entry.modified, context.issuer.time_zone)
     rows = read_cells(data, name, received, is_day_first=context.issuer.portal.day_first)
+    rows = rows._replace(known_texts=context.issuer.errors.texts)
     return ReadFile(result, rows.without_rows(problem) if problem else rows)
 
 

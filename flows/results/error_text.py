@@ -49,10 +49,11 @@ _NAMED_CUID = re.compile(
 )
 
 
-def parse_error(text: str) -> ErrorObject:
+def parse_error(text: str, known: tuple[str, ...] = ()) -> ErrorObject:
     """Read one error cell: at least one reason, of messages what is harmless (interface.md 2.7).
 
-    Errors that differ only in the cuid are read once, with OWN in its place.
+    Errors that differ only in the cuid are read once, with OWN in its place. `known`: texts that
+    are kept (`[errors]`).
     """
     text = without_own(text[:LONGEST])
     named = _NAMED_CUID.search(text)
@@ -60,11 +61,13 @@ def parse_error(text: str) -> ErrorObject:
         start, end = named.span("cuid")
         cuid, faults = read_error(text[:start] + OWN + text[end:])
         if cuid == OWN:
-            return _about(named["cuid"], faults, text)
-    return _about(*read_error(text), text)
+            return _about(named["cuid"], faults, text, known)
+    return _about(*read_error(text), text, known)
 
 
-def _about(cuid: str | None, faults: Iterable[Fault], text: str) -> ErrorObject:
+def _about(
+    cuid: str | None, faults: Iterable[Fault], text: str, known: tuple[str, ...]
+) -> ErrorObject:
     own = tuple(
         Fault(
             tuple(about(name, cuid) for name in fault.path),
@@ -73,17 +76,22 @@ def _about(cuid: str | None, faults: Iterable[Fault], text: str) -> ErrorObject:
         )
         for fault in faults
     )
-    return ErrorObject(cuid, *_judged(own, is_secret=speaks_of_cvv(about(text, cuid))))
+    is_secret = speaks_of_cvv(about(text, cuid))
+    return ErrorObject(cuid, *_judged(own, known, is_secret=is_secret))
 
 
 @lru_cache(maxsize=1024)
-def _judged(faults: tuple[Fault, ...], *, is_secret: bool) -> tuple[tuple[PartnerReason, ...], str]:
+def _judged(
+    faults: tuple[Fault, ...], known: tuple[str, ...], *, is_secret: bool
+) -> tuple[tuple[PartnerReason, ...], str]:
     """Return the reasons and the shape of an error object's faults.
 
     Where the object mentions a secret, or its messages have the digits of a CVV one by one, no
     digit of them is kept.
     """
-    reasons = dict.fromkeys(partner_reason(*fault, secret=is_secret) for fault in faults)
+    reasons = dict.fromkeys(
+        partner_reason(*fault, secret=is_secret, known=known) for fault in faults
+    )
     if len(reasons) > 1 and have_cvv_together(reason.message for reason in reasons):
         reasons = dict.fromkeys(partner_reason(*fault, secret=True) for fault in faults)
     return tuple(reasons), shape_of(tuple(reasons))

@@ -5,7 +5,7 @@ from functools import lru_cache
 
 import polars as pl
 
-from flows.harmless import harmless
+from flows.harmless import harmless, known_text
 from flows.harmless_names import harmless_name
 from flows.redaction import redact
 
@@ -18,12 +18,15 @@ _HOST = re.compile(r"(?:[a-z-]+[0-9]{0,4}[a-z-]*\.){1,5}[a-z]{2,24}", re.IGNOREC
 
 
 @lru_cache(4096)
-def mask(text: str, *, secret: bool = False) -> str:
+def mask(text: str, *, secret: bool = False, known: tuple[str, ...] = ()) -> str:
     """Return what is kept of a foreign text, at most 200 characters.
 
-    `secret`: it is about a CVV, a card number or a security answer.
+    `secret`: it is about a CVV or a security answer. `known`: texts that are kept (`known_text`).
     """
-    kept = harmless(printable(text), secret=secret)
+    whole = printable(text)
+    kept = None if secret else known_text(whole, known)
+    if kept is None:
+        kept = harmless(whole, secret=secret)
     if len(kept) > LONGEST:
         return kept[: LONGEST - 1] + "…"
     return kept

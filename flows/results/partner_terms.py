@@ -99,11 +99,16 @@ class PartnerReason(NamedTuple):
 
 @lru_cache(maxsize=4096)  # one night has few different faults, and the cuids are not in these texts
 def partner_reason(
-    path: tuple[str, ...], message: str, name: str = "", *, secret: bool = False
+    path: tuple[str, ...],
+    message: str,
+    name: str = "",
+    *,
+    secret: bool = False,
+    known: tuple[str, ...] = (),
 ) -> PartnerReason:
     """Classify one fault by the names on its path, its message and the error's own name.
 
-    `secret`: no digit of the message is kept, whatever it is about.
+    `secret`: no digit of the message is kept, whatever it is about. `known`: texts that are kept.
     """
     text = html.unescape(message)
     if _EMPTY_OBJECT.match(text.strip()):
@@ -113,7 +118,7 @@ def partner_reason(
     entity = _ENTITY_OF.get(property_name) or _entity_of(names, text)
     kind = _kind_of(f"{text} {name}")
     is_secret = secret or property_name in _SECRETS or speaks_of_cvv(" ".join(path))
-    kept = mask(text, secret=is_secret)
+    kept = mask(text, secret=is_secret, known=known)
     if not entity:
         return PartnerReason("partner", "error", kind, kept)
     if kind == "expired" and entity == "card":

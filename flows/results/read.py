@@ -44,7 +44,7 @@ class ResultRows(NamedTuple):
     """One result file: SHA-256 of its bytes, name, rows (ResultTable), problem codes.
 
     `received`: the day of its arrival, if known. `open_ended`: it ends with a URL, without a line
-    end, so that it may end within the URL.
+    end, so that it may end within the URL. `known_texts`: of errors that are kept (`[errors]`).
     """
 
     digest: str
@@ -53,6 +53,7 @@ class ResultRows(NamedTuple):
     problems: tuple[str, ...]
     received: date | None = None
     open_ended: bool = False
+    known_texts: tuple[str, ...] = ()
 
     def without_rows(self, problem: str) -> ResultRows:
         """Return the file as one that could not be used because of `problem`."""

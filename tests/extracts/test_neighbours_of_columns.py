@@ -10,7 +10,8 @@ from datetime import date
 import pytest
 
 from flows.extensions.init import column_guesses, column_signs, keys
-from flows.extensions.init.column_guesses import Candidate, ColumnGuesses
+from flows.extensions.init.column_guesses import ColumnGuesses
+from flows.extensions.init.column_signs import Candidate
 from flows.extensions.init.guess import Column, Sample
 from schemas import portal
 

@@ -219,7 +219,7 @@ def test_an_own_value_of_nearly_every_row_is_no_chance(different: int, differs: 
 )
 def test_a_rival_has_a_header_that_is_nearly_as_good(fit: float, is_rival: bool) -> None:
     best, other = (
-        column_guesses.Candidate(fit=each, share=1.0, column=column("1")) for each in (1.0, fit)
+        column_signs.Candidate(fit=each, share=1.0, column=column("1")) for each in (1.0, fit)
     )
 
     assert is_rival == bool(column_guesses._rivals([best, other]))

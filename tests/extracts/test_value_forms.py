@@ -6,8 +6,7 @@ from datetime import date
 
 import pytest
 
-from flows.extensions.init.column_guesses import written_as
-from flows.extensions.init.column_signs import EXPIRY
+from flows.extensions.init.column_signs import EXPIRY, written_as
 from flows.extensions.init.guess import Column
 from flows.extensions.init.value_forms import Step, date_forms
 

@@ -149,8 +149,8 @@ def test_every_open_row_stands_in_the_lists_of_its_run_with_what_to_ask_the_part
 ) -> None:
     run = sent_night(tmp_path, 20)
     answer(bank, run, 1, rows=2)
-    unknown = "=unknown,0000,https://links.example.com/1,2099-01-01,\n"
-    answer(bank, run, 2, rows=9, tail=unknown)
+    stranger = "=unknown,0000,https://links.example.com/1,2099-01-01,\n"
+    answer(bank, run, 2, rows=9, tail=stranger)
     cardlink(tmp_path, "ingest", "bank")
 
     lists = {

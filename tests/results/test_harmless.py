@@ -18,6 +18,7 @@ from flows.harmless import (
     MOST_DIGITS,
     about,
     harmless,
+    known_text,
     with_cuid,
 )
 from flows.harmless_names import harmless_name
@@ -106,6 +107,39 @@ def test_no_number_cvv_or_name_is_kept_however_it_is_echoed(text: str, secrets: 
     kept = re.sub(r"\[[0-9]+ [A-Za-z0-9]+\]", "[]", harmless(text))
 
     assert [] == [part for part in secrets if part in kept]
+
+
+KNOWN = ("Issuer {} is not enrolled with scheme {}", "Tokenisation engine parked: {}")
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        (
+            "Issuer Acme Bank is not enrolled with scheme Q7",
+            "Issuer [8 letters] is not enrolled with scheme Q7",
+        ),
+        ("Tokenisation engine parked: Jane Long", "Tokenisation engine parked: [8 letters]"),
+        (
+            "Issuer 4242424242424242 is not enrolled with scheme 592",
+            "Issuer [16 digits] is not enrolled with scheme [3 digits]",
+        ),
+        (
+            "Issuer 59 is not enrolled with scheme 2",
+            "Issuer [2 digits] is not enrolled with scheme [1 digit]",
+        ),
+        (
+            "Issuer E4242 is not enrolled with scheme E4242",
+            "Issuer [5 characters] is not enrolled with scheme [5 characters]",
+        ),
+        ("Issuer cvv is not enrolled with scheme 592", None),
+        ("Issuer not enrolled", None),
+    ],
+)
+def test_a_known_text_is_kept_whole_and_of_what_varies_what_is_harmless(
+    text: str, kept: str | None
+) -> None:
+    assert kept == known_text(text, KNOWN)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from flows.results.intake import examine
 from flows.runs.keys import keys_of
 from flows.runs.stored_runs import StoredRuns
 from flows.submissions.extract_states import extracts_to_submit
+from schemas.settings import ErrorSettings
 from tests.builders import quick
 from tests.night import Bench, local_bench, made_once
 from tests.planted import before_its_commit
@@ -200,6 +201,20 @@ def test_a_result_is_known_by_its_name_as_it_was_dropped_also_where_the_name_is_
 
     assert run[-8:].upper() not in attributed.name
     assert (run, 3) == attributed.named
+
+
+def test_a_text_that_the_settings_name_is_kept_in_the_words_of_the_partner(tmp_path: Path) -> None:
+    bench, run = sent(tmp_path)
+    known = ErrorSettings(texts=("Tokenisation parked by {}",))
+    told = replace(bench, issuer=bench.issuer.model_copy(update={"errors": known}))
+    cuid = told.ledger(run)["cuid"][0]
+    content = f"cuid,last_4,url,expiration_date,error\n{cuid},,,,Tokenisation parked by Jane\n"
+    told.drop_result(content.encode(), "r")
+    [dropped] = result_files(told.adapters, "bank")
+
+    _, attributed = examine(told.context, dropped)
+
+    assert "Tokenisation parked by [4 letters]" == attributed.outcomes["message"].item()
 
 
 @pytest.mark.slow

@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 from pydantic import ValidationError
 
-from flows.extensions.partner_api.jobs import ACK_KEY, CredentialRequest
 from flows.extensions.partner_api.profile import Profile
+from flows.extensions.partner_api.service_objects import ACK_KEY, CredentialRequest
 from flows.extensions.partner_api.settings import last_day
 from schemas import toml_problems
 from schemas.conditions import LONGEST

@@ -11,9 +11,8 @@ from typing import Any
 from unittest.mock import patch
 from uuid import uuid4
 
-from flows.extensions.partner_api.card_link import CardLink, CardLinkRequest
-from flows.extensions.partner_api.jobs import JobRecord
 from flows.extensions.partner_api.service import NoSuchRecordError
+from flows.extensions.partner_api.service_objects import CardLink, CardLinkRequest, JobRecord
 
 SERVICE = """
 [service]

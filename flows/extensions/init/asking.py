@@ -4,7 +4,7 @@ What a choice would make of the first rows is shown in shape, a cell never.
 """
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date
 from itertools import chain, combinations
 from typing import Final
@@ -15,8 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from flows.commands.context import Terminal
 from flows.errors import CardlinkError
 from flows.extensions.init import status_guess
-from flows.extensions.init.column_guesses import written_as
-from flows.extensions.init.column_signs import EXPIRY, NAME
+from flows.extensions.init.column_signs import EXPIRY, NAME, written_as
 from flows.extensions.init.draft import Draft
 from flows.extensions.init.guess import Column, Guess
 from flows.extracts import status_words
@@ -72,13 +71,11 @@ def _answer(doubt: Guess, draft: Draft, terminal: Terminal) -> Draft:
     The guess is preselected, but for which rows count. Another column that they name is a doubt,
     too, where it is to say that.
     """
-    values = [*doubt.others, doubt.value] if doubt.table else [doubt.value, *doubt.others]
+    values = [doubt.value, *doubt.others]
+    if doubt.table:
+        values = [*doubt.others, doubt.value]
     labels = [_label(value, doubt, draft) for value in values]
-    if doubt.values:
-        labels.append(BY_VALUE)
-    others: Sequence[Column] = draft.without_status if doubt.table else draft.columns
-    if others and (doubt.table or doubt.key in portal.columns()):
-        labels.append(OTHER)
+    labels += _further(doubt, draft)
     number = _number(labels, terminal, default="" if doubt.table else "1")
     if number is None:
         return draft
@@ -87,12 +84,21 @@ def _answer(doubt: Guess, draft: Draft, terminal: Terminal) -> Draft:
     if labels[number] == BY_VALUE:
         return draft.answered(doubt, _value_by_value(doubt, terminal))
     if doubt.table:
-        return _other_status(others, draft, terminal)
+        return _other_status(draft, terminal)
     return _other_column(doubt, draft, terminal)
 
 
-def _other_status(others: Sequence[Column], draft: Draft, terminal: Terminal) -> Draft:
+def _further(doubt: Guess, draft: Draft) -> Iterator[str]:
+    """Yield what a person can say beside the values of a doubt."""
+    if doubt.values:
+        yield BY_VALUE
+    if draft.without_status if doubt.table else doubt.key in portal.columns():
+        yield OTHER
+
+
+def _other_status(draft: Draft, terminal: Terminal) -> Draft:
     """Return the draft with a doubt of the column that a person chose."""
+    others = draft.without_status
     number = _number([_with_cells(column) for column in others], terminal)
     if number is None:
         return draft

@@ -9,13 +9,17 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import date
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Final
 
 from flows.extensions.init.column_signs import (
+    BLIND,
     EXPIRY,
     HOUSE,
     NAME,
+    NO_MATTER,
     SIGNS,
+    Candidate,
+    are_headers,
     fit,
     is_house_number,
     is_of_the_address,
@@ -23,21 +27,15 @@ from flows.extensions.init.column_signs import (
     says_only,
     share,
     words_of,
+    written_as,
 )
 from flows.extensions.init.guess import LIKELY, SURE, Column, Guess, Sample
-from flows.extensions.init.value_forms import Step, date_forms, name_forms
 from schemas import expressions, places, portal
 from schemas.portal import REQUIRED
 from schemas.reference import toml
 
 # portal columns that one column may hold together
 PAIRS: Final = {EXPIRY: (portal.YEAR, portal.MONTH), NAME: (portal.FIRST_NAME, portal.LAST_NAME)}
-_OPTIONAL_SHOWN = {EXPIRY, portal.CUID, portal.CVV, portal.EMAIL, portal.PHONE}
-_ALIKE_WITHOUT_NAME = {portal.COUNTRY, portal.IS_PRIMARY}
-# Columns that values alone may show, always with a question.
-BLIND = {*REQUIRED, *_OPTIONAL_SHOWN} - _ALIKE_WITHOUT_NAME
-# their values are no reason to leave them out
-NO_MATTER = (portal.EMAIL, portal.PHONE, portal.NAME_ON_CARD)
 WHICH: Final = "Which column is it?"
 # What a person should know where an optional column is missing.
 WITHOUT: Final = {
@@ -52,19 +50,6 @@ _COUNTRIES = {
 }
 
 
-class Candidate(NamedTuple):
-    """A column that may be a portal column."""
-
-    fit: float  # of its header
-    share: float  # of its values that have the right shape
-    column: Column
-
-    @property
-    def rank(self) -> tuple[float, bool, float]:
-        """The sort key: the best is first."""
-        return -self.fit, not self.column.present, -round(self.share, 1)
-
-
 class ColumnGuesses:
     """The columns of a sample, and what each portal column is made of.
 
@@ -73,8 +58,8 @@ class ColumnGuesses:
 
     def __init__(self, sample: Sample, today: date) -> None:
         self._free = [column for column in sample.columns if "old" not in words_of(column.heading)]
-        known = sum(map(_is_known, sample.columns))
-        self._named = sample.named and known > 2
+        headings = [column.heading for column in sample.columns]
+        self._named = sample.named and are_headers(headings)
         self._today = today
         self._zip: Column | None = None
         self._has_unit = False  # something is guessed of the second line of the address
@@ -141,7 +126,7 @@ class ColumnGuesses:
         column = first.column
         others = [rival.column.spec for rival in _rivals(ranked)]
         question = _question_of_best(target, first, has_rivals=bool(others))
-        if target == portal.CUID and _repeats(column):
+        if target == portal.CUID and len(set(column.present)) < 0.9 * len(column.values):
             question = (
                 f"{column.name} repeats, or is empty in some rows: "
                 "does it differ for each cardholder?"
@@ -164,7 +149,9 @@ class ColumnGuesses:
         ranked = self._ranked(portal.PAN)
         if not ranked:
             return self._missing(portal.PAN)
-        best = max(ranked, key=lambda candidate: (candidate.fit, _different(candidate.column)))
+        best = max(
+            ranked, key=lambda candidate: (candidate.fit, len(set(candidate.column.present)))
+        )
         others = [candidate.column for candidate in ranked if candidate.column != best.column]
         self._take(best.column, *others)
         cards = _cards(best.column)
@@ -192,9 +179,9 @@ class ColumnGuesses:
         """Yield two portal columns: of a column each, or of one with both, which has a format."""
         together = self._ranked(whole)
         other_half = [candidate for candidate in together if _is_other_half(candidate.column)]
-        ranked, ranked_second = self._ranked_halves(first, second, other_half)
-        if ranked and ranked_second and (self._named or not together):
-            yield self._best(first, ranked)
+        halves = self._ranked_halves(first, second, other_half)
+        if all(halves) and (self._named or not together):
+            yield self._best(first, halves[0])
             yield self._best_or_missing(second, self._ranked(second) or other_half)
         elif together:
             yield from self._halves(first, second, whole, together)
@@ -204,14 +191,12 @@ class ColumnGuesses:
 
     def _ranked_halves(
         self, first: str, second: str, other_half: list[Candidate]
-    ) -> tuple[list[Candidate], list[Candidate]]:
+    ) -> list[list[Candidate]]:
         """Return the columns that may be each of two: beside a half with a name, the other half."""
-        ranked = self._ranked(first)
-        ranked_second = self._ranked(second)
-        is_one_alone = bool(ranked) != bool(ranked_second)
-        if is_one_alone and self._named:
-            return ranked or other_half, ranked_second or other_half
-        return ranked, ranked_second
+        halves = [self._ranked(target) for target in (first, second)]
+        if self._named and any(halves):
+            return [ranked or other_half for ranked in halves]
+        return halves
 
     def _best_or_missing(self, target: str, ranked: Sequence[Candidate]) -> Guess:
         if ranked:
@@ -357,28 +342,6 @@ class ColumnGuesses:
         return Guess(portal.COUNTRY, f'{{ constant = "{country}" }}', reason, question)
 
 
-def written_as(column: Column, whole: str, today: date) -> list[str]:
-    """Return a column of dates (EXPIRY) or NAME with each format that it may be written in."""
-    step = Step()
-    if whole == EXPIRY:
-        step, forms = date_forms(column.present, today)
-        forms = _said_by(column.heading, forms) or forms
-    else:
-        forms = name_forms(column.present)
-    return [f"{{ {column.source}{step.toml}, format = {toml(form)} }}" for form in forms]
-
-
-def _said_by(header: str, forms: Sequence[str]) -> list[str]:
-    """Return the formats whose letters a header has, as in EXP_DDMMYYYY."""
-    letters = re.sub("[^A-Z]", "", header.upper())
-    return [form for form in forms if re.sub("[^A-Z]", "", form) in letters]
-
-
-def _is_known(column: Column) -> bool:
-    """Return whether the header names any portal column."""
-    return any(fit(column.heading, target) for target in SIGNS)
-
-
 def _rivals(ranked: Sequence[Candidate]) -> list[Candidate]:
     """Return the candidates after the first whose headers are nearly as good."""
     return [candidate for candidate in ranked[1:] if candidate.fit > ranked[0].fit - 0.25]
@@ -417,15 +380,6 @@ def _unlike(candidate: Candidate) -> str:
     """Return the question where values are of another shape."""
     name = candidate.column.name
     return f"{1 - candidate.share:.0%} of {name} look different: is it the right column?"
-
-
-def _different(column: Column) -> int:
-    return len(set(column.present))
-
-
-def _repeats(column: Column) -> bool:
-    """Return whether a tenth of the rows or more have no value of their own."""
-    return len(set(column.present)) < 0.9 * len(column.values)
 
 
 def _differs(column: Column) -> bool:

@@ -9,11 +9,12 @@ from typing import Final, NamedTuple
 import polars as pl
 
 from flows.extensions.init.guess import Column
-from flows.extensions.init.value_forms import date_forms, share_of_dates
+from flows.extensions.init.value_forms import Step, date_forms, name_forms, share_of_dates
 from flows.extracts.status_words import plain_words
 from schemas import expressions, places, portal
 from schemas.cell_formats import unescaped
 from schemas.portal import REQUIRED
+from schemas.reference import toml
 
 # A word of ours, and its spellings in headers.
 _SPELLINGS = """
@@ -214,6 +215,12 @@ SIGNS: Final = {
     portal.LAST_NAME: Signs(_LAST_NAMES, _LETTERS),
     HOUSE: Signs("house|number street|number", r"\d{1,6}[ -]?\w?(?:/\d)?"),
 }
+_OPTIONAL_SHOWN = {EXPIRY, portal.CUID, portal.CVV, portal.EMAIL, portal.PHONE}
+_ALIKE_WITHOUT_NAME = {portal.COUNTRY, portal.IS_PRIMARY}
+# Columns that values alone may show, always with a question.
+BLIND = {*REQUIRED, *_OPTIONAL_SHOWN} - _ALIKE_WITHOUT_NAME
+# their values are no reason to leave them out
+NO_MATTER = (portal.EMAIL, portal.PHONE, portal.NAME_ON_CARD)
 _ADDRESS = ("addr", "adr", "dir", "endereco", "anschrift", "hauptadr", "domicil")
 _STATES = {
     *places.subnational_spellings(places.US),
@@ -231,6 +238,11 @@ def fit(header: str, target: str) -> float:
     if target == portal.CUID and not _NO_CUIDS.isdisjoint(words_of(header)):
         return 0.0
     return phrase_fit(header, SIGNS[target].header)
+
+
+def are_headers(names: Sequence[str]) -> bool:
+    """Return whether these are headers of an extract: at least three name portal columns."""
+    return sum(any(fit(name, target) for target in SIGNS) for name in names) > 2
 
 
 def is_house_number(header: str) -> bool:
@@ -270,6 +282,19 @@ def share(column: Column, target: str, today: date) -> float:
         return _matching(values, target, today) / len(values)
     is_optional = target in portal.columns() and target not in REQUIRED
     return float(is_optional and fit(column.heading, target) >= 1)
+
+
+class Candidate(NamedTuple):
+    """A column that may be a portal column."""
+
+    fit: float  # of its header
+    share: float  # of its values that have the right shape
+    column: Column
+
+    @property
+    def rank(self) -> tuple[float, bool, float]:
+        """The sort key: the best is first."""
+        return -self.fit, not self.column.present, -round(self.share, 1)
 
 
 def is_of_the_address(header: str) -> bool:
@@ -312,3 +337,20 @@ def _dates(values: Sequence[str], today: date) -> int:
     if not forms:
         return 0
     return round(share_of_dates(step.apply(values), forms[0], today) * len(values))
+
+
+def written_as(column: Column, whole: str, today: date) -> list[str]:
+    """Return a column of dates (EXPIRY) or NAME with each format that it may be written in."""
+    step = Step()
+    if whole == EXPIRY:
+        step, forms = date_forms(column.present, today)
+        forms = _said_by(column.heading, forms) or forms
+    else:
+        forms = name_forms(column.present)
+    return [f"{{ {column.source}{step.toml}, format = {toml(form)} }}" for form in forms]
+
+
+def _said_by(header: str, forms: Sequence[str]) -> list[str]:
+    """Return the formats whose letters a header has, as in EXP_DDMMYYYY."""
+    letters = re.sub("[^A-Z]", "", header.upper())
+    return [form for form in forms if re.sub("[^A-Z]", "", form) in letters]

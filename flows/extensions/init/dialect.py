@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from typing import BinaryIO, NamedTuple
 
-from flows.extensions.init.column_signs import SIGNS, fit
+from flows.extensions.init.column_signs import are_headers
 from flows.extensions.init.control_records import form_of, guess_trailer
 from flows.extensions.init.fixed_width import field_spans
 from flows.extensions.init.guess import Column, Guess, Sample, named_column
@@ -71,11 +71,12 @@ def _delimited(lines: Lines, name: str) -> Sample | None:
     data = lines.sampled[header.first_row :]
     comment = _comment(above, data, header)
     trailer = guess_trailer(lines, lines.total - header.first_row - 1, delimiter)
-    if comment and _is_comment(trailer):  # there is one setting for it
+    if comment and trailer and trailer.key == "comment":  # there is one setting for it
         trailer = None
     if trailer:
         data = data[:-1]
-    names = header.names or _numbered(division.fields)
+    numbered = (f"column_{place}" for place in range(1, division.fields + 1))
+    names = header.names or tuple(numbered)
     rows = [row for row in records(data, delimiter, quoting) if len(row) == division.fields]
     divided = f"{division.lines:,} of {len(lines.sampled):,} lines into {division.fields} fields"
     guesses = [
@@ -124,7 +125,7 @@ def _header(lines: Sequence[str], division: _Division, name: str) -> _Header:
             names = _names(fields, lines[above:], division, name)
         except HeaderError as problem:
             problems.append(problem)
-            if _are_names(fields):
+            if are_headers(fields):
                 unusable.append(problem)
         else:
             if names:
@@ -149,15 +150,10 @@ def _names(
         return header_names(header, settings, name)
     if (more == 1 and not fields[-1]) or (more == -1 and 2 * closed > len(data)):
         return otherwise_closed(header_names(header, settings, name))
-    if more and _are_names(fields):
+    if more and are_headers(fields):
         problem = f"it names {len(fields)} columns, and most lines have {division.fields} fields"
         raise HeaderError(name=name, problem=problem)
     return ()
-
-
-def _are_names(fields: Sequence[str]) -> bool:
-    """Return whether these are headers of an extract: at least three name portal columns."""
-    return sum(any(fit(field, target) for target in SIGNS) for field in fields) > 2
 
 
 def _comment(above: Sequence[str], data: Sequence[str], header: _Header) -> str:
@@ -171,15 +167,6 @@ def _comment(above: Sequence[str], data: Sequence[str], header: _Header) -> str:
     if mark is None or any(line.startswith(mark[0]) for line in data):
         return ""
     return form_of(above[0], mark[0]) if mark[0].isalpha() else mark[0]
-
-
-def _is_comment(guess: Guess | None) -> bool:
-    return guess is not None and guess.key == "comment"
-
-
-def _numbered(fields: int) -> tuple[str, ...]:
-    """Return names for the columns of an extract without a header."""
-    return tuple(f"column_{place}" for place in range(1, fields + 1))
 
 
 def _header_guesses(

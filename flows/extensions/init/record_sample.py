@@ -51,14 +51,15 @@ def _sample(sampled: Any, name: str) -> Sample:
         needed = [guess for guess in sample.guesses if guess.key not in OF_TEXT]
         return sample._replace(guesses=[*guesses, *needed], days_may_be_years=True)
     guesses.append(Guess("pattern", '"*"', "which files below extracts/ are extracts"))
-    edges = _edges(sampled.texts)
-    guesses += _guesses_of_edges(edges, sampled.total)
+    edges = around(sampled.texts)
+    above = sampled.texts[: bool(edges.header)]
+    last = sampled.texts[-1] if edges.trailer else ""
+    guesses += _guesses_around(edges, sampled.texts, sampled.total)
     is_last = sampled.rows.height == sampled.total
-    end = -1 if edges.trailer and is_last else None
-    rows = slice(bool(edges.header), end)
+    rows = slice(bool(edges.header), -1 if edges.trailer and is_last else None)
     is_readable = pl.Series(sampled.is_readable[rows], dtype=pl.Boolean)
     columns = _columns(sampled.rows[rows].filter(is_readable))
-    return Sample(guesses, columns, True, edges.last, edges.above)
+    return Sample(guesses, columns, True, last, above)
 
 
 def _guess(key: str, value: object, reason: str, pages: Sequence[str]) -> Guess:
@@ -67,55 +68,37 @@ def _guess(key: str, value: object, reason: str, pages: Sequence[str]) -> Guess:
     return Guess(key, toml(value), reason)
 
 
-class _Edges(NamedTuple):
-    """How header and trailer records begin, "" for none; and their text."""
-
-    header: str
-    trailer: str
-    above: tuple[str, ...]
-    last: str
-
-
-def _edges(texts: Sequence[str]) -> _Edges:
-    beginnings = around(texts)
-    above = (texts[0],) if beginnings.header else ()
-    last = texts[-1] if beginnings.trailer else ""
-    return _Edges(*beginnings, above, last)
-
-
-def _guesses_of_edges(edges: _Edges, total: int) -> Iterator[Guess]:
+def _guesses_around(edges: "Around", texts: Sequence[str], total: int) -> Iterator[Guess]:
     """Yield the settings that keep header and trailer records from the rows."""
     if edges.header:
-        form = form_of(edges.above[0], edges.header)
+        form = form_of(texts[0], edges.header)
         yield Guess("comment", toml(form), "a first record that is not a row")
     if not edges.trailer:
         return
-    rows = total - bool(edges.header) - 1
-    stated = stated_in(edges.last, rows, {})
+    stated = stated_in(texts[-1], total - bool(edges.header) - 1, {})
     if stated is not None:
         reason = "the last record; the group is the number of rows"
         yield Guess("trailer", toml(stated.pattern(fixed=True)), reason)
     elif not edges.header:
-        form = form_of(edges.last, edges.trailer)
+        form = form_of(texts[-1], edges.trailer)
         yield Guess("comment", toml(form), "a last record that is not a row")
 
 
 def _columns(rows: pl.DataFrame) -> list[Column]:
-    """Return the fields of records that are rows."""
-    shared = _shared_words(rows.columns)
+    """Return the fields of records that are rows, by names without what all begin with.
+
+    COBOL programs name their fields so.
+    """
+    prefix, hyphen, _ = rows.columns[0].partition("-")
+    shared = prefix + hyphen
+    if not hyphen or not all(name.startswith(shared) for name in rows.columns):
+        shared = ""
     columns = []
     for name in rows.columns:
         texts = rows[name].fill_null("").to_list()
         values = tuple("" if text == UNREADABLE else text for text in texts)
         columns.append(Column(f"from = {toml(name)}", name, values, name.removeprefix(shared)))
     return columns
-
-
-def _shared_words(names: Sequence[str]) -> str:
-    """Return the prefix that all names have, as COBOL programs name their fields; "" for none."""
-    prefix, hyphen, _ = names[0].partition("-")
-    shared = prefix + hyphen
-    return shared if hyphen and all(name.startswith(shared) for name in names) else ""
 
 
 _HEADER: Final = re.compile("(?:HEADER|HEAD|HDR|BOF|FHDR|FH|H|0+)(?=[^A-Za-z]|$)")

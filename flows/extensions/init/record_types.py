@@ -106,15 +106,15 @@ def _divided(delimiter: str, rows: Sequence[Fields]) -> Types | None:
     """Return the types of records, where all but the first and last line are of a few."""
     times = Counter(fields[0] for fields in rows)
     edges = {rows[place][0] for place in (0, -1) if times[rows[place][0]] == 1}
-    kinds = [kind for kind in times if kind not in edges]
-    if not 2 <= len(kinds) <= MOST or not all(map(_CODE.fullmatch, kinds)):
+    fields: dict[str, list[Fields]] = {}
+    for record in rows:
+        if record[0] not in edges:
+            fields.setdefault(record[0], []).append(record)
+    if not 2 <= len(fields) <= MOST or not all(map(_CODE.fullmatch, fields)):
         return None
-    fields = {kind: [each for each in rows if each[0] == kind] for kind in kinds}
     row = _row_type(fields, delimiter)
-    if row is None:
-        return None
-    first = rows[0][0]
-    return Types(fields, row, first if first in edges else "", delimiter)
+    first = rows[0][0] if rows[0][0] in edges else ""
+    return None if row is None else Types(fields, row, first, delimiter)
 
 
 def _row_type(fields: Mapping[str, Sequence[Fields]], delimiter: str) -> str | None:
@@ -230,14 +230,27 @@ def _is_key(span: Span, texts: Mapping[str, Sequence[str]], row: str) -> bool:
 def _keys(cells: Mapping[str, Cells], row: str) -> list[dict[str, Key]]:
     """Return the keys that may join all other types to the rows, the best first."""
     found = []
-    own = {name: values for name, values in cells[row].items() if name != FIELD}
-    others = [kind for kind in cells if kind != row]
-    for name, values in own.items():
-        keys = {kind: _best_key(name, values, cells[kind]) for kind in others}
-        joining = {kind: key for kind, key in keys.items() if key and key.share >= OVERLAP / 5}
-        if len(joining) == len(others) and _largest(joining) >= OVERLAP:
+    for name, values in cells[row].items():
+        joining = _joining(name, values, cells, row)
+        if joining and _largest(joining) >= OVERLAP:
             found.append(joining)
     return sorted(found, key=_largest, reverse=True)[:MOST_KEYS]
+
+
+def _joining(
+    name: str, values: Sequence[str], cells: Mapping[str, Cells], row: str
+) -> dict[str, Key]:
+    """Return the best key of each other type to a column of the rows, none where a type has none.
+
+    The type itself is no key.
+    """
+    joining: dict[str, Key] = {}
+    for kind, columns in cells.items():
+        key = _best_key(name, values, columns)
+        if kind != row and key is not None and key.share >= OVERLAP / 5:
+            joining[kind] = key
+    is_of_all = len(joining) == len(cells) - 1 and name != FIELD
+    return joining if is_of_all else {}
 
 
 def _best_key(name: str, values: Sequence[str], other: Cells) -> Key | None:
@@ -282,8 +295,10 @@ def _joinings(cells: Mapping[str, Cells], types: Types) -> list[dict[str, Any]]:
 
 
 def _best_draft(readings: Sequence[Reading], lines: Lines, today: date) -> Draft | None:
-    by_key = [reading for reading in readings if "segment_key" in reading.source]
-    by_order = [reading for reading in readings if reading not in by_key]
+    by_key: list[Reading] = []
+    by_order: list[Reading] = []
+    for reading in readings:
+        (by_key if "segment_key" in reading.source else by_order).append(reading)
     order = _draft(by_order[0], (), lines, today) if by_order else None
     joined_by_order = sum(reading.joined for reading in by_order)
     best = max(by_key, key=lambda reading: (reading.joined, reading.whole), default=None)

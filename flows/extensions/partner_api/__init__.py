@@ -13,5 +13,5 @@ HOOKS = {
     **dict.fromkeys(("summary_facts", "across_facts"), "follow_links"),
     **dict.fromkeys(("sections", "gauges"), "words"),
     "stages": "link_stages",
-    **dict.fromkeys(("places", "mentions", "erase", "before_purge"), "personal_data"),
+    **dict.fromkeys(("places", "mentions", "erase", "before_purge"), "placements"),
 }

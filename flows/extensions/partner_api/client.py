@@ -16,13 +16,6 @@ from urllib.parse import quote, urljoin, urlsplit
 import httpx
 
 from flows.errors import CardlinkError
-from flows.extensions.partner_api.card_link import (
-    HYDRATE_CARDHOLDER,
-    CardLink,
-    CardLinkRequest,
-    Refusal,
-)
-from flows.extensions.partner_api.jobs import CredentialRequest, JobMessage, JobRecord, Messages
 from flows.extensions.partner_api.profile import ID, Profile
 from flows.extensions.partner_api.responses import (
     LOST_PAGE,
@@ -41,6 +34,16 @@ from flows.extensions.partner_api.service import (
     LinkRequestError,
     NoSuchRecordError,
     StrangeAnswerError,
+)
+from flows.extensions.partner_api.service_objects import (
+    HYDRATE_CARDHOLDER,
+    CardLink,
+    CardLinkRequest,
+    CredentialRequest,
+    JobMessage,
+    JobRecord,
+    Messages,
+    Refusal,
 )
 from flows.extensions.partner_api.sessions import Credentials, auth_of, it_has
 from flows.extensions.partner_api.settings import ServiceSettings
@@ -195,10 +198,7 @@ class ServiceClient:
         return messages_in(chain.from_iterable(pages)).requests
 
     def answer(self, job_id: str, envelope_id: str, answers: Mapping[str, str]) -> JobRecord | None:
-        """Answer a credential request (2.5) by updating its job.
-
-        Return the updated job if the response has it.
-        """
+        """Answer a credential request (2.5) by updating its job; return it if it comes back."""
         header = {self._settings.envelope_header: envelope_id}
         return self._update(job_id, answers, header)
 

@@ -14,15 +14,6 @@ from contextlib import suppress
 from typing import Final, NamedTuple, Protocol
 
 from flows.errors import CardlinkError
-from flows.extensions.partner_api.jobs import (
-    ACK,
-    ACK_KEY,
-    AUTHENTICATED,
-    AUTHENTICATING,
-    CredentialRequest,
-    Prompt,
-    RunStatus,
-)
 from flows.extensions.partner_api.profile import INTERFACE, Profile
 from flows.extensions.partner_api.service import (
     AnswerLostError,
@@ -32,6 +23,16 @@ from flows.extensions.partner_api.service import (
     ServiceBusyError,
     ServiceRefusedError,
     SessionEndedError,
+)
+from flows.extensions.partner_api.service_objects import (
+    ACK,
+    ACK_KEY,
+    BILLABLE,
+    MEANINGS,
+    UNKNOWN_END,
+    CredentialRequest,
+    Prompt,
+    RunStatus,
 )
 
 WARN_SECONDS: Final = 60  # before a job times out (2.1, rule 3)
@@ -44,21 +45,6 @@ MOST_SILENT: Final = 10  # polls in a row without a response
 LONGEST_TIMEOUT: Final = 7200  # seconds
 
 _SHOWN: Final = RunStatus.model_fields.keys() - {"job_timeout"}
-PLACED: Final = "BILLABLE"
-MEANINGS: Final[Mapping[str, str]] = {
-    PLACED: "The card is placed with the merchant.",
-    "USER_DATA_FAILURE": (
-        "The cardholder's input was not accepted, or came too late: let them start again."
-    ),
-    "SITE_INTERACTION_FAILURE": "The merchant's site did not work as expected: try again later.",
-    "PROCESS_FAILURE": (
-        "The service failed: try again, and send the partner the job's id if it fails again."
-    ),
-    "NEVER_STARTED": (
-        "The job was never started: let the cardholder open the link and choose the site again."
-    ),
-}
-UNKNOWN_END: Final = "Unknown termination type: ask the partner what it means."
 
 
 class Screen(Protocol):
@@ -66,15 +52,12 @@ class Screen(Protocol):
 
     def show(self, standing: RunStatus, left: float | None) -> None:
         """Show the job's state; `left`: seconds until it times out, if known."""
-        ...
 
     def warn(self, left: float) -> None:
         """Warn that the job is about to time out."""
-        ...
 
     def note(self, text: str) -> None:
         """Show a sentence."""
-        ...
 
 
 class Clock(NamedTuple):
@@ -86,10 +69,7 @@ class Clock(NamedTuple):
 
 
 class Followed(NamedTuple):
-    """How a job ended: `meaning` is for people; `answered` counts requests.
-
-    Nothing that was typed is kept.
-    """
+    """How a job ended: `meaning` is for people; `answered` counts requests."""
 
     job_id: str
     status: str
@@ -100,7 +80,7 @@ class Followed(NamedTuple):
     @property
     def placed(self) -> bool:
         """Whether the card is placed."""
-        return self.termination_type == PLACED
+        return self.termination_type == BILLABLE
 
 
 class JobProgress:
@@ -120,9 +100,7 @@ class JobProgress:
         self._silent = 0
 
     def missed(self, error: ServiceBusyError) -> None:
-        """Tolerate a service that does not respond for a while; raise the error of the tenth poll
-        in a row.
-        """
+        """Tolerate a service that does not respond for a while: nine polls in a row."""
         self._silent += 1
         if self._silent >= MOST_SILENT:
             raise error
@@ -136,7 +114,7 @@ class JobProgress:
 
         Messages wait until they are read, and the record may have been read meanwhile (2.1).
         """
-        if not is_older(standing, self.last):
+        if not standing.is_older_than(self.last):
             self.update_by_record(standing)
 
     def update_by_record(self, standing: RunStatus) -> None:
@@ -183,25 +161,6 @@ class JobProgress:
         return Followed(job_id, self.last.status or "", end, meaning, answered)
 
 
-def is_older(standing: RunStatus, last: RunStatus) -> bool:
-    """Return whether a state is from before another of the same job, as far as they say."""
-    pairs = zip(_progress(standing), _progress(last), strict=True)
-    differing = ((own, other) for own, other in pairs if None not in (own, other) and own != other)
-    own, other = next(differing, (0, 0))
-    return (own or 0) < (other or 0)
-
-
-def _progress(standing: RunStatus) -> tuple[int | None, ...]:
-    """Return how far a job is: ended, authenticated, percents; None: it does not say."""
-    is_authenticated: int | None = None
-    if standing.status in AUTHENTICATED:
-        is_authenticated = 1
-    elif standing.blocked or standing.status in AUTHENTICATING:
-        is_authenticated = 0
-    percents = (standing.percent_complete, standing.auth_percent_complete)
-    return (int(standing.ended), is_authenticated, *percents)
-
-
 def _shown_state(standing: RunStatus) -> dict[str, object]:
     """Return what is shown again when it changes."""
     return standing.model_dump(include=_SHOWN)
@@ -223,7 +182,6 @@ class JobDialogue(Screen, Protocol):
         `look`: looks at the job while they type, and returns whether it has ended; then the prompt
         ends with PromptEndedError.
         """
-        ...
 
 
 class PromptEndedError(Exception):
@@ -273,8 +231,7 @@ def follow(
 
 
 def watch(jobs: Broadcasting, job_id: str, screen: Screen, clock: Clock) -> Followed:
-    """Show a job's progress until it ends; nothing is answered, and no other client misses a
-    message.
+    """Show a job's progress until it ends, without a message that another client would miss.
 
     Raises NoSuchRecordError, ServiceRefusedError where no channel is to be had, and
     ServiceBusyError after ten polls in a row without a response.

@@ -22,15 +22,8 @@ from flows.extensions.partner_api.funnel import (
     standing,
 )
 from flows.extensions.partner_api.job_records import Job, jobs_of
-from flows.extensions.partner_api.jobs import (
-    AUTHENTICATED,
-    AUTHENTICATING,
-    ENDS_WITH_DAY,
-    PENDING,
-    PLACED,
-)
-from flows.extensions.partner_api.jobs import ENDS as ENDS_OF_JOBS
 from flows.extensions.partner_api.link_check import LinkCheck, check_links
+from flows.extensions.partner_api.link_stages import has_reports, reported
 from flows.extensions.partner_api.placements import (
     has_placements,
     linked_rows,
@@ -40,10 +33,17 @@ from flows.extensions.partner_api.placements import (
 )
 from flows.extensions.partner_api.profile import INTERFACE
 from flows.extensions.partner_api.service import Placing
+from flows.extensions.partner_api.service_objects import (
+    AUTHENTICATED,
+    AUTHENTICATING,
+    ENDS_WITH_DAY,
+    PENDING,
+    PLACED,
+)
+from flows.extensions.partner_api.service_objects import ENDS as ENDS_OF_JOBS
 from flows.extensions.partner_api.settings import ServiceSettings
 from flows.extensions.partner_api.tables import PLACEMENT
 from flows.extensions.partner_api.transaction_reports import ingest_transactions
-from flows.extensions.partner_api.transactions import has_reports, reported
 from flows.extensions.partner_api.words import coverage
 from flows.reports.rebuild import rebuild
 from flows.runs.adapters import Adapters

@@ -25,7 +25,7 @@ from flows.extensions.partner_api.causes import (
     SERVICE,
     UNREADABLE,
 )
-from flows.extensions.partner_api.jobs import BILLABLE
+from flows.extensions.partner_api.service_objects import BILLABLE
 from schemas import ledger
 from schemas.ledger import AWAITING, LINKED
 

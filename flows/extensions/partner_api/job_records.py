@@ -13,7 +13,9 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from flows.extensions.partner_api.causes import UNREADABLE
-from flows.extensions.partner_api.jobs import (
+from flows.extensions.partner_api.profile import INTERFACE, Profile, Words
+from flows.extensions.partner_api.responses import LOST_PAGE, messages_in
+from flows.extensions.partner_api.service_objects import (
     AUTHENTICATED,
     AUTHENTICATING,
     BILLABLE,
@@ -23,8 +25,6 @@ from flows.extensions.partner_api.jobs import (
     Messages,
     RunStatus,
 )
-from flows.extensions.partner_api.profile import INTERFACE, Profile, Words
-from flows.extensions.partner_api.responses import LOST_PAGE, messages_in
 from flows.extensions.partner_api.translation import elements, fold, meaning_of
 from flows.redaction import redact
 from flows.results.masking import mask, mask_host

@@ -112,7 +112,8 @@ def typed_row(run: StoredRun, row: int, supply: Callable[[str], str]) -> dict[st
     typed = {column: supply(column) for column in HOLDER}
     if not all(typed.values()):
         raise NotTypedError(run=run.id, row=row)
-    return {CUID: cuid, "last_4": last_4, "expiration": expiration, IS_PRIMARY: "TRUE", **typed}
+    known = {CUID: cuid, "last_4": last_4, "expiration": expiration}
+    return {"row": row, **known, IS_PRIMARY: "TRUE", **typed}
 
 
 def refine(

@@ -12,7 +12,6 @@ from datetime import datetime, timedelta
 from typing import NamedTuple, TypeVar
 
 from flows.errors import CardlinkError, TryAgainError
-from flows.extensions.partner_api.card_link import CardLink
 from flows.extensions.partner_api.causes import (
     NO_CARDHOLDER,
     NO_LINK_ID,
@@ -35,6 +34,7 @@ from flows.extensions.partner_api.service import (
     StrangeAnswerError,
     UnauthorisedError,
 )
+from flows.extensions.partner_api.service_objects import CardLink
 from flows.extensions.partner_api.settings import ServiceSettings
 
 LINK_RECORDS = "link records"

@@ -9,7 +9,6 @@ from typing import Any, Final, NamedTuple
 from pydantic import ValidationError
 
 from flows.errors import CardlinkError, OperatorError, TryAgainError
-from flows.extensions.partner_api.card_link import CardLink, CardLinkRequest, Refusal
 from flows.extensions.partner_api.run_links import CardReferences, LinkRecords
 from flows.extensions.partner_api.service import (
     AnswerLostError,
@@ -18,6 +17,7 @@ from flows.extensions.partner_api.service import (
     NoServiceError,
     StrangeAnswerError,
 )
+from flows.extensions.partner_api.service_objects import CardLink, CardLinkRequest, Refusal
 from flows.extensions.partner_api.settings import (
     USUAL_LIFE,
     ServiceSettings,

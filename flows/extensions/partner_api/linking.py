@@ -15,7 +15,6 @@ from itertools import chain, islice
 from typing import Any, Final, NamedTuple
 
 from flows.errors import CardlinkError, TryAgainError
-from flows.extensions.partner_api.card_guard import CardGuard, CardTakenError
 from flows.extensions.partner_api.link_plan import (
     LOST,
     NO_ANSWER,
@@ -23,7 +22,6 @@ from flows.extensions.partner_api.link_plan import (
     LinkPlan,
     RowName,
     RowOutcome,
-    RunRows,
     refine,
     refined_rows,
     typed_row,
@@ -38,7 +36,7 @@ from flows.extensions.partner_api.link_requests import (
     nothing_supplied,
     prepared_request,
 )
-from flows.extensions.partner_api.run_links import CardReferenceError
+from flows.extensions.partner_api.run_links import CardGuard, CardReferenceError, CardTakenError
 from flows.extensions.partner_api.service import (
     AnswerLostError,
     Linking,
@@ -79,22 +77,40 @@ def link_row(
     """
     stored = StoredRun.by_id(context.adapters, run)
     fields = _fields(context, stored, row, terms, supply)
-    earlier = [single for single in stored.single_link_attempts if single.asked.row == row]
+    earlier = sum(single.asked.row == row for single in stored.single_link_attempts)
     finish_reports(context)
-    id_ = row_attempt(run, row, len(earlier) + 1)
     requests = SingleRequests(context, linking)
-    references = terms.references
-    reference = references.of(stored, row, fields[CUID]) if references else None
-    prepared = prepared_request(
-        context, fields, id_, run, row, terms=terms, supply=supply, reference=reference
-    )
-    attempt = prepared.single.asked
-    CardGuard(context, [attempt.cuid]).refuse_taken(attempt)
+    prepared = _prepared_row(context, stored, fields, earlier, terms, supply)
     try:
-        with hiding(*prepared.secrets):  # a refusal may repeat them
-            return requests.send(prepared)
+        return _send_alone(context, requests, prepared)
     finally:
         report_behind(context, [stored.fresh()])
+
+
+def _prepared_row(
+    context: IssuerContext,
+    run: StoredRun,
+    fields: Mapping[str, Any],
+    earlier: int,
+    terms: Terms,
+    supply: Supply = nothing_supplied,
+) -> Prepared:
+    """Return the request for a refined row of a run, which was requested so often before."""
+    row = fields["row"]
+    id_ = row_attempt(run.id, row, earlier + 1)
+    references = terms.references
+    reference = references.of(run, row, fields[CUID]) if references else None
+    return prepared_request(
+        context, fields, id_, run.id, row, terms=terms, supply=supply, reference=reference
+    )
+
+
+def _send_alone(context: IssuerContext, requests: SingleRequests, prepared: Prepared) -> SingleLink:
+    """Send a request for a card that is not taken."""
+    attempt = prepared.single.asked
+    CardGuard(context, [attempt.cuid]).refuse_taken(attempt)
+    with hiding(*prepared.secrets):  # a refusal may repeat them
+        return requests.send(prepared)
 
 
 def _fields(
@@ -138,10 +154,7 @@ def link_typed(
     id_ = f"{context.adapters.now():%Y%m%dT%H%M%S%f}-{secrets.token_hex(4)}"
     requests = SingleRequests(context, linking)
     prepared = prepared_request(context, refined.single(), id_, terms=terms)
-    attempt = prepared.single.asked
-    CardGuard(context, [attempt.cuid]).refuse_taken(attempt)
-    with hiding(*prepared.secrets):
-        return requests.send(prepared)
+    return _send_alone(context, requests, prepared)
 
 
 DUE: Final = "to be requested"  # of a dry run
@@ -254,7 +267,11 @@ class _Desk:
             for fields in part.rows.iter_rows(named=True):
                 name = RowName(part.run.id, fields["row"])
                 try:
-                    due = Due(name, self._prepared(part, fields))
+                    earlier = part.requests[name.row]
+                    due = Due(
+                        name,
+                        _prepared_row(self._context, part.run, fields, earlier, self._terms),
+                    )
                     self._refuse_taken(due)
                 except LinkRequestError as error:
                     self._unrequested(name, error.fields["codes"])
@@ -262,16 +279,6 @@ class _Desk:
                     self._unrequested(name, error.fields["reason"])
                 else:
                     yield due
-
-    def _prepared(self, part: RunRows, fields: Mapping[str, Any]) -> Prepared:
-        run = part.run.id
-        row = fields["row"]
-        id_ = row_attempt(run, row, part.requests[row] + 1)
-        references = self._terms.references
-        reference = references.of(part.run, row, fields[CUID]) if references else None
-        return prepared_request(
-            self._context, fields, id_, run, row, terms=self._terms, reference=reference
-        )
 
     def _refuse_taken(self, due: Due) -> None:
         """Raise CardTakenError for a card that needs no link, or gets one by another row."""

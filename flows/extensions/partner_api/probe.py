@@ -12,10 +12,10 @@ from itertools import chain, product
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from flows.extensions.partner_api.card_link import CardLink
 from flows.extensions.partner_api.profile import NAMES, Places, Profile
 from flows.extensions.partner_api.run_links import LinkedRow
 from flows.extensions.partner_api.service import StrangeAnswerError
+from flows.extensions.partner_api.service_objects import CardLink
 from flows.extensions.partner_api.settings import ServiceSettings
 from flows.extensions.partner_api.translation import (
     ADDRESS,

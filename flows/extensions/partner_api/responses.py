@@ -14,15 +14,16 @@ from typing import Any, Final, NamedTuple
 
 import httpx
 
-from flows.extensions.partner_api.card_link import CardLink, Refusal
-from flows.extensions.partner_api.jobs import (
+from flows.extensions.partner_api.profile import INTERFACE, Profile
+from flows.extensions.partner_api.service_objects import (
+    CardLink,
     CredentialRequest,
     JobMessage,
     JobRecord,
     Messages,
+    Refusal,
     identifier,
 )
-from flows.extensions.partner_api.profile import INTERFACE, Profile
 from flows.extensions.partner_api.translation import job_in_our_words, link_in_our_words, value_at
 from flows.harmless import with_cuid
 from flows.results.error_text import parse_error

@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING, Protocol
 from flows.errors import OperatorError, TryAgainError
 
 if TYPE_CHECKING:
-    from flows.extensions.partner_api.card_link import CardLink, CardLinkRequest, Refusal
-    from flows.extensions.partner_api.jobs import CredentialRequest, JobMessage, JobRecord, Messages
+    from flows.extensions.partner_api.service_objects import (
+        CardLink,
+        CardLinkRequest,
+        CredentialRequest,
+        JobMessage,
+        JobRecord,
+        Messages,
+        Refusal,
+    )
 
 
 class Placing(Protocol):
@@ -20,18 +27,15 @@ class Placing(Protocol):
 
     def card_link(self, link_id: str) -> CardLink:
         """Return a link's record, its card and cardholder with it."""
-        ...
 
     def cardholder_messages(self, cardholder_id: str) -> bytes:
         """Return the body of the messages of a cardholder's jobs.
 
         Each message can be read only once.
         """
-        ...
 
     def job(self, job_id: str) -> JobRecord:
         """Return a job's record."""
-        ...
 
 
 class Linking(Protocol):
@@ -39,7 +43,6 @@ class Linking(Protocol):
 
     def create_link(self, request: CardLinkRequest) -> CardLink | Refusal:
         """Request one link, once; AnswerLostError if it is unknown whether it was created."""
-        ...
 
 
 class Jobs(Protocol):
@@ -47,22 +50,18 @@ class Jobs(Protocol):
 
     def job(self, job_id: str) -> JobRecord:
         """Return the job's record with its pending requests."""
-        ...
 
     def messages(self, job_id: str) -> Messages:
         """Read the job's messages, each status message only once.
 
         Raises AnswerLostError if some may be lost.
         """
-        ...
 
     def credential_requests(self, job_id: str) -> Sequence[CredentialRequest]:
         """Return the job's pending requests."""
-        ...
 
     def answer(self, job_id: str, envelope_id: str, answers: Mapping[str, str]) -> object:
         """Answer a request; AnswerLostError if it is unknown whether the answer arrived."""
-        ...
 
 
 class Broadcasting(Protocol):
@@ -70,15 +69,12 @@ class Broadcasting(Protocol):
 
     def job(self, job_id: str) -> JobRecord:
         """Return the job's record, which can be read any number of times."""
-        ...
 
     def register(self, job_id: str) -> str:
         """Register a channel of a job and return its access key."""
-        ...
 
     def broadcasts(self, job_id: str, access_key: str) -> Sequence[JobMessage]:
         """Read the status messages of a channel, each only once."""
-        ...
 
 
 class NoServiceError(OperatorError):

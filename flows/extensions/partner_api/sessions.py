@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 
 import httpx
 
-from flows.extensions.partner_api.access import SigningSettings
+from flows.extensions.partner_api.profile import SigningSettings
 from flows.extensions.partner_api.responses import document_of, fits_header, text_in
 from flows.extensions.partner_api.service import (
     NoSuchPluginError,

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from flows.commands.context import Terminal
 from flows.errors import TryAgainError
 from flows.extensions.partner_api.follow_job import EVERY_SECONDS, PromptEndedError
-from flows.extensions.partner_api.jobs import UPDATING, CredentialRequest, RunStatus
+from flows.extensions.partner_api.service_objects import UPDATING, CredentialRequest, RunStatus
 from flows.redaction import hide
 from schemas.portal import (
     ADDRESS1,

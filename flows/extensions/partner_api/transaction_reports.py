@@ -18,15 +18,15 @@ from sqlalchemy import Connection, insert, select
 
 from flows.book.stored_book import delete_rows, insert_rows
 from flows.extensions.partner_api.job_records import code, site_name
-from flows.extensions.partner_api.placements import transactions
-from flows.extensions.partner_api.profile import INTERFACE, Profile, Words
-from flows.extensions.partner_api.tables import REPORTED_ROW, TRANSACTION_REPORT
-from flows.extensions.partner_api.transactions import (
+from flows.extensions.partner_api.link_stages import (
     POSITION,
-    REPORTED,
+    REPORT,
     from_status,
     reported_rows,
 )
+from flows.extensions.partner_api.placements import transactions
+from flows.extensions.partner_api.profile import INTERFACE, Profile, Words
+from flows.extensions.partner_api.tables import REPORTED_ROW, TRANSACTION_REPORT
 from flows.extensions.partner_api.translation import fold, meaning_of
 from flows.results.breaks import FORMS
 from flows.results.csv_records import DELIMITERS, HEAD
@@ -55,7 +55,7 @@ ROW = pl.Schema({POSITION: pl.UInt32(), **dict.fromkeys(INTERFACE.fields("report
 
 
 class Transactions(NamedTuple):
-    """One report: SHA-256 of its bytes, name, rows (position from 1, then REPORTED), problem codes.
+    """One report: SHA-256 of its bytes, name, rows (position from 1, then REPORT), problem codes.
 
     A row that is too long, or ends with its cuid, has none: half a cuid may be somebody else's.
     """
@@ -167,7 +167,7 @@ def _meanings(rows: pl.DataFrame, words: Words, days: Mapping[str, PartnerDay]) 
         _each("merchant_site", site_name),
         pl.lit(value=True).alias("opened"),
     )
-    return coded.with_columns(*from_status()).select(POSITION, *REPORTED)
+    return coded.with_columns(*from_status()).select(POSITION, *REPORT)
 
 
 def _each(column: str, reading: Callable[[str], str | None]) -> pl.Expr:

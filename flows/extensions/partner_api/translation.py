@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from flows.extensions.partner_api.jobs import number
 from flows.extensions.partner_api.profile import Profile
+from flows.extensions.partner_api.service_objects import number
 from flows.results.partner_days import read_moment
 
 _DEPTH: Final = 3  # nested wrappers

@@ -569,7 +569,7 @@ def _later(bench: Bench, days: int) -> Callable[[], Any]:
 
 
 def _link(name: str) -> Any:
-    from flows.extensions.partner_api.card_link import CardLink
+    from flows.extensions.partner_api.service_objects import CardLink
 
     until = (DAY + timedelta(days=60)).isoformat()
     return CardLink.model_validate({"id": name, "url": f"{WHERE}{name}", "expiration_date": until})

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from flows.adapters.local import LocalStore
-from flows.extensions.partner_api.card_link import CardLink, CardLinkRequest, Refusal
+from flows.extensions.partner_api.service_objects import CardLink, CardLinkRequest, Refusal
 from schemas.portal import PAN, PHONE
 from tests.builders import GOOD, portal_rows
 from tests.night import Bench, issuer, local_bench, made_once, portal_csv

@@ -13,9 +13,9 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from flows.extensions.partner_api.card_link import CardLinkRequest
 from flows.extensions.partner_api.client import ServiceClient, open_client
 from flows.extensions.partner_api.link_requests import checked_request
+from flows.extensions.partner_api.service_objects import CardLinkRequest
 from flows.extensions.partner_api.sessions import Credentials
 from flows.extensions.partner_api.settings import ServiceSettings
 from flows.runs.retry import Retry

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from flows.extensions.partner_api.card_link import CardLink
 from flows.extensions.partner_api.link_plan import NotTypedError, RowName, plan_links
 from flows.extensions.partner_api.link_requests import Terms
 from flows.extensions.partner_api.linking import link_row, rehearse_links, request_links
 from flows.extensions.partner_api.run_links import NOT_READ, CardReferenceError, CardReferences
 from flows.extensions.partner_api.service import ServiceBusyError
+from flows.extensions.partner_api.service_objects import CardLink
 from flows.extensions.partner_api.settings import ServiceSettings
 from flows.resend.selected_run import SourceGoneError
 from schemas.portal import PHONE

@@ -11,19 +11,10 @@ import pytest
 
 from flows.extensions.partner_api.client import ServiceClient
 from flows.extensions.partner_api.follow_job import (
-    MEANINGS,
-    UNKNOWN_END,
     Clock,
     Followed,
     PromptEndedError,
     follow,
-)
-from flows.extensions.partner_api.jobs import (
-    CredentialRequest,
-    JobMessage,
-    JobRecord,
-    Messages,
-    RunStatus,
 )
 from flows.extensions.partner_api.service import (
     AnswerLostError,
@@ -31,6 +22,15 @@ from flows.extensions.partner_api.service import (
     ServiceBusyError,
     ServiceRefusedError,
     SessionEndedError,
+)
+from flows.extensions.partner_api.service_objects import (
+    MEANINGS,
+    UNKNOWN_END,
+    CredentialRequest,
+    JobMessage,
+    JobRecord,
+    Messages,
+    RunStatus,
 )
 from flows.extensions.simulator.service.sites import SITES
 from tests.extensions.partner_api.service_clients import client_of, started_job

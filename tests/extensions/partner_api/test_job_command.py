@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from flows.cli.main import main
 from flows.cli.terminal import ask
 from flows.commands.context import Terminal
-from flows.extensions.partner_api.jobs import CredentialRequest
+from flows.extensions.partner_api.service_objects import CredentialRequest
 from flows.extensions.partner_api.terminal import Watcher
 from flows.redaction import shown
 from tests.cli.terminal import CTRL_C, on_terminal

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flows.extensions.partner_api.job_records import Job, best, code, job, kept, merged
-from flows.extensions.partner_api.jobs import RunStatus
+from flows.extensions.partner_api.service_objects import RunStatus
 
 STATUSES = ("PENDING", "AUTH", "UPDATING", "SUCCESSFUL", "TIMEOUT_TFA", "SOMETHING_NEW")
 ENDS = (None, None, "BILLABLE", "USER_DATA_FAILURE", "NEVER_STARTED", "A_SIXTH_TYPE")

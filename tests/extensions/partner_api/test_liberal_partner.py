@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from flows.cli.main import main
-from flows.extensions.partner_api.card_link import CardLink
 from flows.extensions.partner_api.follow_job import follow
+from flows.extensions.partner_api.service_objects import CardLink
 from schemas.reference import toml
 from tests.builders import quick
 from tests.extensions.partner_api.liberal_partner import Books, liberal_partner, settings

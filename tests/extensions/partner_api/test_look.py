@@ -19,13 +19,12 @@ import pytest
 from sqlalchemy import Connection, delete, func, select, update
 
 from flows.database.connection import Transactions
-from flows.extensions.partner_api.card_link import CardLink
 from flows.extensions.partner_api.follow_links import follow_links
-from flows.extensions.partner_api.jobs import JobRecord
 from flows.extensions.partner_api.link_check import check_links
 from flows.extensions.partner_api.placements import read_placements
 from flows.extensions.partner_api.responses import link_of
 from flows.extensions.partner_api.service import NoSuchRecordError, ServiceBusyError
+from flows.extensions.partner_api.service_objects import CardLink, JobRecord
 from flows.extensions.partner_api.settings import ServiceSettings
 from flows.extensions.partner_api.tables import PLACEMENT, SERVICE_MESSAGE
 from flows.reports.across import reconcile_runs

@@ -13,7 +13,6 @@ from flows.adapters.local import LocalSource, LocalStore
 from flows.database.connection import Database
 from flows.errors import CardlinkError
 from flows.extensions.partner_api import linking
-from flows.extensions.partner_api.card_link import CardLink, CardLinkRequest, Refusal
 from flows.extensions.partner_api.link_plan import (
     LinkPlan,
     RowName,
@@ -30,6 +29,7 @@ from flows.extensions.partner_api.service import (
     ServiceBusyError,
     StrangeAnswerError,
 )
+from flows.extensions.partner_api.service_objects import CardLink, CardLinkRequest, Refusal
 from flows.reports.across import reconcile_runs
 from flows.runs.store import Entry
 from schemas.portal import CITY, CUID, PAN, PHONE

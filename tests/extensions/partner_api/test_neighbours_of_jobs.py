@@ -12,9 +12,9 @@ import pytest
 from flows.extensions.partner_api import terminal, transaction_reports
 from flows.extensions.partner_api.follow_job import LONGEST_TIMEOUT, JobProgress, follow
 from flows.extensions.partner_api.job_records import Job, job, kept, merged
-from flows.extensions.partner_api.jobs import JobMessage, JobRecord, Messages, RunStatus
 from flows.extensions.partner_api.probe import guessed
 from flows.extensions.partner_api.profile import INTERFACE
+from flows.extensions.partner_api.service_objects import JobMessage, JobRecord, Messages, RunStatus
 from flows.extensions.partner_api.transaction_reports import read_transactions
 from flows.extensions.partner_api.translation import elements, link_in_our_words
 from flows.results.decisions import SHOWN

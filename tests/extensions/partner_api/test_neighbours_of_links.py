@@ -13,7 +13,6 @@ import polars as pl
 import pytest
 
 from flows.extensions.partner_api import funnel, job_records, link_command, link_plan
-from flows.extensions.partner_api.card_link import CardLink
 from flows.extensions.partner_api.causes import LOST_MESSAGES, NEVER_ASKED
 from flows.extensions.partner_api.funnel import OTHERS, SITES, cells, facts
 from flows.extensions.partner_api.job_records import Job, Placement
@@ -21,6 +20,7 @@ from flows.extensions.partner_api.link_plan import RowName, RowOutcome
 from flows.extensions.partner_api.linking import ManyLinks
 from flows.extensions.partner_api.probe import ReadRecord
 from flows.extensions.partner_api.profile import INTERFACE
+from flows.extensions.partner_api.service_objects import CardLink
 from schemas.records import LINKED
 from tests.extensions.partner_api.test_funnel import NOTHING, row, standing
 from tests.memory_bench import memory_bench

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from flows.extensions.partner_api import client as client_module
-from flows.extensions.partner_api.card_link import CardLink
 from flows.extensions.partner_api.client import open_client
 from flows.extensions.partner_api.job_records import Placement, with_messages
 from flows.extensions.partner_api.profile import INTERFACE
 from flows.extensions.partner_api.service import AnswerLostError, StrangeAnswerError
+from flows.extensions.partner_api.service_objects import CardLink
 from flows.runs.retry import Retry
 from tests.extensions.partner_api.service_clients import (
     CREDENTIALS,

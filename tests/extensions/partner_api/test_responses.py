@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.extensions.partner_api.jobs import CredentialRequest, JobMessage, Messages
 from flows.extensions.partner_api.profile import INTERFACE, Profile
 from flows.extensions.partner_api.responses import (
     document_of,
@@ -21,6 +20,7 @@ from flows.extensions.partner_api.responses import (
     refusal_of,
     text_in,
 )
+from flows.extensions.partner_api.service_objects import CredentialRequest, JobMessage, Messages
 from flows.extensions.partner_api.translation import elements
 
 ENVELOPE = "0b1f8d3e-5c1b-4a57-9a39-2f8f5f0c7f11"

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from flows.extensions.partner_api.card_link import CardLink, Refusal
 from flows.extensions.partner_api.client import ServiceClient
 from flows.extensions.partner_api.service import (
     NoSuchRecordError,
     ServiceRefusedError,
     UnauthorisedError,
 )
+from flows.extensions.partner_api.service_objects import CardLink, Refusal
 from flows.extensions.simulator.service.books import Habits
 from tests.extensions.partner_api.service_clients import (
     CARD,

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from flows.errors import CardlinkError
-from flows.extensions.partner_api.card_link import Refusal
 from flows.extensions.partner_api.client import ServiceClient, open_client
 from flows.extensions.partner_api.service import (
     AnswerLostError,
@@ -23,6 +22,7 @@ from flows.extensions.partner_api.service import (
     StrangeAnswerError,
     UnauthorisedError,
 )
+from flows.extensions.partner_api.service_objects import Refusal
 from flows.extensions.partner_api.sessions import Credentials
 from flows.extensions.partner_api.settings import ServiceSettings
 from flows.extensions.partner_api.transport import RateLimiter

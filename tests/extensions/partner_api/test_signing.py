@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from flows.extensions.partner_api.access import SigningSettings
+from flows.extensions.partner_api.profile import SigningSettings
 from flows.extensions.partner_api.service import SigningKeyError
 from flows.extensions.partner_api.sessions import SigningKey, sign
 

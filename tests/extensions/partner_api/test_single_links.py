@@ -13,12 +13,12 @@ import polars as pl
 import pytest
 
 from flows.errors import CardlinkError
-from flows.extensions.partner_api.card_guard import CardTakenError
-from flows.extensions.partner_api.card_link import CardLink, Refusal
 from flows.extensions.partner_api.client import ServiceClient
 from flows.extensions.partner_api.link_requests import Terms
 from flows.extensions.partner_api.linking import link_row, link_typed
+from flows.extensions.partner_api.run_links import CardTakenError
 from flows.extensions.partner_api.service import Linking, LinkRequestError, NoServiceError
+from flows.extensions.partner_api.service_objects import CardLink, Refusal
 from flows.operations.history import history
 from flows.operations.link_form import decide_form
 from flows.reports.across import reconcile_runs

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from flows.errors import CardlinkError
-from flows.extensions.partner_api.card_guard import CardTakenError
-from flows.extensions.partner_api.card_link import CardLink, Refusal
 from flows.extensions.partner_api.link_requests import SingleUnderWayError, Terms
 from flows.extensions.partner_api.linking import link_row, link_typed
+from flows.extensions.partner_api.run_links import CardTakenError
 from flows.extensions.partner_api.service import (
     AnswerLostError,
     ServiceBusyError,
     StrangeAnswerError,
 )
+from flows.extensions.partner_api.service_objects import CardLink, Refusal
 from flows.runs.single_links import row_attempt
 from schemas.portal import CUID, PAN, PHONE
 from tests.builders import portal_rows

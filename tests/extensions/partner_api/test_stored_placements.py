@@ -12,7 +12,7 @@ from sqlalchemy import func, select
 from flows.database.connection import Database
 from flows.extensions.partner_api.follow_links import follow_links
 from flows.extensions.partner_api.link_stages import followed_links
-from flows.extensions.partner_api.personal_data import before_purge, erase, mentions
+from flows.extensions.partner_api.placements import before_purge, erase, mentions
 from flows.extensions.partner_api.tables import PLACEMENT, SERVICE_MESSAGE
 from flows.runs.erased import NamedPeople
 from flows.runs.keys import keys_of

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flows.extensions.partner_api.link_stages import REPORT, settled
 from flows.extensions.partner_api.transaction_reports import read_transactions
-from flows.extensions.partner_api.transactions import REPORTED, settled
 
 HEADER = "cuid,status,completed_on\n"
 ROWS = "c-1,SUCCESSFUL,2026-11-20\nc-2,PENDING,\n"
@@ -160,7 +160,7 @@ def test_every_cuid_of_a_report_is_settled_once_and_placed_where_any_row_says_so
     placed = {cuid for cuid, status, _ in found if status in ("SUCCESSFUL", "BILLABLE")}
     assert sorted({cuid for cuid, _, _ in found}) == one["cuid"].to_list()
     assert placed == set(one.filter(termination_type="BILLABLE")["cuid"])
-    assert pl.Schema(REPORTED) == one.schema
+    assert pl.Schema(REPORT) == one.schema
 
 
 @settings(deadline=None)

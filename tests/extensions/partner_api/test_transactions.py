@@ -13,9 +13,9 @@ from sqlalchemy import Connection
 
 from flows.book.stored_book import delete_rows
 from flows.extensions.partner_api.follow_links import follow_links
+from flows.extensions.partner_api.link_stages import reported_rows
 from flows.extensions.partner_api.placements import transactions
 from flows.extensions.partner_api.tables import REPORTED_ROW, TRANSACTION_REPORT
-from flows.extensions.partner_api.transactions import reported_rows
 from tests.night import BANK, Bench, local_bench, made_once
 
 HEADER = "cuid,status,completed_on\n"

@@ -10,13 +10,13 @@ import pytest
 
 from flows.extensions.partner_api.client import ServiceClient
 from flows.extensions.partner_api.follow_job import REGISTERED_AGAIN, WAITING, watch
-from flows.extensions.partner_api.jobs import JobMessage, JobRecord
 from flows.extensions.partner_api.service import (
     AnswerLostError,
     NoSuchRecordError,
     ServiceBusyError,
     ServiceRefusedError,
 )
+from flows.extensions.partner_api.service_objects import JobMessage, JobRecord
 from tests.extensions.partner_api.service_clients import client_of, started_job
 from tests.extensions.partner_api.test_follow_job import Passing, Person
 from tests.service import RunningService, running_service
