@@ -116,7 +116,8 @@ def sent(folder: Path, rows: int = 30) -> tuple[Bench, str]:
     bench = bank(folder)
     store, run = _sent(rows)
     shutil.copytree(store, folder / "store", dirs_exist_ok=True)
-    shutil.copy(store.with_name("cardlink.db"), folder)
+    for file in store.parent.glob("cardlink.db*"):  # what it was told last is beside the file
+        shutil.copy(file, folder)
     return bench, run
 
 
@@ -125,7 +126,8 @@ def answered(folder: Path, fail: float = 0.3) -> tuple[Bench, str]:
     bench = bank(folder)
     store, run = _answered(fail)
     shutil.copytree(store, folder / "store", dirs_exist_ok=True)
-    shutil.copy(store.with_name("cardlink.db"), folder)
+    for file in store.parent.glob("cardlink.db*"):  # what it was told last is beside the file
+        shutil.copy(file, folder)
     return bench, run
 
 

@@ -13,8 +13,8 @@ from time import monotonic, sleep
 from typing import Final, Protocol, TypeVar, cast
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, select, text
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
-from sqlalchemy.pool import NullPool, StaticPool
+from sqlalchemy.exc import ArgumentError, DisconnectionError, SQLAlchemyError
+from sqlalchemy.pool import ConnectionPoolEntry, QueuePool, StaticPool
 
 from flows.database.errors import (
     DatabaseAddressError,
@@ -45,6 +45,7 @@ _BEGIN_READING: Final = {
     "sqlite": "BEGIN",
     "postgresql": f"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY; {_BEGIN}",
 }
+_FILE: Final = "file"  # of a connection's `info`: which file it is to
 _INSERT: Final = text("INSERT INTO issuer (issuer) VALUES (:issuer) ON CONFLICT DO NOTHING")
 
 
@@ -222,13 +223,35 @@ def _sqlite_engine(url: URL) -> Engine:
     engine = create_engine(
         url,
         hide_parameters=True,
-        poolclass=StaticPool if _is_in_memory(url) else NullPool,
+        poolclass=StaticPool if _is_in_memory(url) else QueuePool,
         connect_args={"timeout": PATIENCE, "isolation_level": None, "check_same_thread": False},
     )
     if not _is_in_memory(url):
-        event.listen(engine, "do_connect", lambda *_: _make_private(Path(url.database or "")))
+        file = Path(url.database or "")
+        event.listen(engine, "do_connect", lambda *_: _make_private(file))
+        event.listen(engine, "connect", lambda _, entry: _note_file(file, entry))
+        event.listen(engine, "checkout", lambda _, entry, __: _check_file(file, entry))
     event.listen(engine, "connect", _prepare_sqlite)
     return engine
+
+
+def _note_file(file: Path, entry: ConnectionPoolEntry) -> None:
+    entry.info[_FILE] = _identity(file)
+
+
+def _check_file(file: Path, entry: ConnectionPoolEntry) -> None:
+    """Raise DisconnectionError, after which the pool connects anew, where a connection is to a file
+    that is not there any more: it was removed, or another was put in its place.
+    """
+    if entry.info[_FILE] != _identity(file):
+        raise DisconnectionError
+
+
+def _identity(file: Path) -> tuple[int, int] | None:
+    with suppress(OSError):
+        status = file.stat()
+        return status.st_dev, status.st_ino
+    return None
 
 
 def _postgresql_engine(url: URL) -> Engine:

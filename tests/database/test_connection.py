@@ -302,6 +302,7 @@ def test_a_limit_of_the_process_is_named_and_the_act_can_be_done_later(
 ) -> None:
     database = Database(tmp_path / "cardlink.db")
     database.act("bank", lambda _: None)
+    database.close()  # the next act connects anew
 
     with limited(limit, value), pytest.raises(LimitError) as met:
         database.act("other", lambda _: None)

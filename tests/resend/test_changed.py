@@ -64,6 +64,7 @@ def after_a_move(folder: Path, *cuids: str, changed: str = "ask") -> tuple[Popul
     """
     place = feed(folder, changed)
     store, run = _moved(changed, *cuids)
+    place.bench.database.close()  # of the file that another takes the place of
     shutil.copytree(store.parent, folder, dirs_exist_ok=True)
     place.people = {cuid: {CUID: cuid, **MOVED} for cuid in cuids}
     place.day += timedelta(days=1)

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from flows.errors import CardlinkError, ExtractError
+from flows.errors import CardlinkError, ExtractError, OperatorError
 from flows.extracts.errors import EmptyExtractError
 from flows.runs.claim import ClaimedError, Lease, work_on
 from flows.runs.keys import keys_of
@@ -241,7 +241,8 @@ def test_a_refused_run_leaves_a_reason_and_no_manifest(
     assert not [*bench.runs.committed()]
     [event] = bench.stored(str(bench.runs.ids[0])).events("refused")
     assert refused.__name__ == event.facts["why"]
-    then = error.value.what_next if isinstance(error.value, ExtractError) else None
+    says_next = isinstance(error.value, ExtractError | OperatorError)
+    then = error.value.what_next if says_next else None
     assert then == event.facts.get("then")
 
 
