@@ -392,7 +392,7 @@ def test_an_overdue_result_is_ingested_then_asked_about_and_given_up_only_after_
         choices = [choice["decision"] for choice in line["decisions"]]
         offered[days] = (line["first"].split()[1], choices)
 
-    assert offered == {3: ("ingest", ["ask"]), 8: ("ingest", ["ask", "release", "lost", "give up"])}
+    assert offered == {3: ("questions", []), 8: ("questions", ["release", "lost", "give up"])}
 
 
 def test_the_cardholders_of_a_chunk_whose_result_never_comes_are_given_up_and_the_line_is_gone(
