@@ -78,6 +78,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # would end the worker that started it
     if not hasattr(config, "workerinput"):
         os.environ[leftovers.MARKER] = uuid4().hex
+        leftovers.sweep_at_the_end(os.environ[leftovers.MARKER])
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -20,13 +20,25 @@ from typing import NamedTuple, TypeVar
 
 T = TypeVar("T", str, bytes)
 
-MARKER = "CARDLINK_TESTED_BY"
+MARKER = "STARTED_BY_TESTS"  # not CARDLINK_: a stage of the simulator drops such variables
 DIE_WITH_PARENT = """
 import ctypes, os, signal, sys
 ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 if os.getppid() != int(sys.argv[1]):  # it has died before we asked
     sys.exit(1)
 os.execvp(sys.argv[2], sys.argv[2:])
+"""
+SWEEP = """
+import os, signal, sys, time
+while os.getppid() == int(sys.argv[1]):
+    time.sleep(0.5)
+for name in filter(str.isdigit, os.listdir("/proc")):
+    try:
+        with open(f"/proc/{name}/environ", "rb") as file:
+            if sys.argv[2].encode() in file.read().split(b"\\0"):
+                os.kill(int(name), signal.SIGKILL)
+    except OSError:  # it has ended, or is none of ours
+        pass
 """
 PATIENCE = 60.0  # seconds for what was told to end
 
@@ -62,6 +74,20 @@ def with_its_parent(command: Sequence[str]) -> list[str]:
     if not sys.platform.startswith("linux"):
         return [*command]
     return [sys.executable, "-S", "-c", DIE_WITH_PARENT, str(os.getpid()), *command]
+
+
+def sweep_at_the_end(marker: str) -> None:
+    """Have the processes of a session killed once this process is gone, however it ends: a second
+    Ctrl-C or `kill` leaves no time for that.
+    """
+    if sys.platform.startswith("linux"):
+        command = [sys.executable, "-S", "-c", SWEEP, str(os.getpid()), f"{MARKER}={marker}"]
+        others = {name: value for name, value in os.environ.items() if name != MARKER}
+        silent = subprocess.DEVNULL  # who reads what this process prints does not wait for it
+        sweeper = subprocess.Popen(
+            command, env=others, stdin=silent, stdout=silent, stderr=silent, start_new_session=True
+        )
+        sweeper.returncode = 0  # nobody waits for it: it ends after this process
 
 
 def kill_group(leader: int) -> None:

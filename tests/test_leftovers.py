@@ -23,6 +23,15 @@ subprocess.run(with_its_parent(["sh", "-c", "echo begun; exec sleep 60"]), start
 """
 
 
+SESSION = """
+import os, subprocess, time
+from tests.leftovers import MARKER, sweep_at_the_end
+sweep_at_the_end(os.environ[MARKER])
+subprocess.Popen(["sh", "-c", "echo begun; exec sleep 60"], start_new_session=True)
+time.sleep(60)
+"""
+
+
 def marked_environment() -> dict[str, str]:
     return {**os.environ, MARKER: uuid4().hex}
 
@@ -60,6 +69,20 @@ def test_a_server_ends_when_its_parent_is_killed() -> None:
 
     parent.kill()
     parent.communicate()  # until nobody holds the other end
+
+    assert [] == that_stay(settings[MARKER])
+
+
+def test_what_a_session_started_ends_with_it_however_it_ends() -> None:
+    settings = marked_environment()
+    session = subprocess.Popen(
+        [sys.executable, "-c", SESSION], env=settings, stdout=subprocess.PIPE
+    )
+    assert session.stdout is not None
+    assert b"begun\n" == session.stdout.readline()
+
+    session.kill()
+    session.communicate()  # until nobody holds the other end
 
     assert [] == that_stay(settings[MARKER])
 

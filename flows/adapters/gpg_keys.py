@@ -4,6 +4,7 @@ The subkey is chosen here as gpg would, and gpg is then told to use it: what is 
 used.
 """
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
@@ -12,10 +13,13 @@ from typing import Any, Final, NamedTuple
 
 from flows.adapters.gpg import Keyring
 from flows.runs import sealing
-from flows.runs.openpgp import blocks, keys_in
+from flows.runs.openpgp import Signature, blocks, keys_in, signatures_in
 
 LEAST: Final = 2048  # bits of RSA
 FUTURE: Final = "was made on {}, which is in the future for this machine"
+# RFC 4880 9.4: MD5, SHA-1 and RIPEMD-160, of which somebody can make two keys with one signature
+_BROKEN: Final = {1, 2, 3}
+_FOREIGN: Final = re.compile(r"[^A-Za-z0-9@._-]")
 # RFC 4880 9.1
 _FAMILIES: Final = {
     "1": "RSA",
@@ -102,11 +106,13 @@ def _one_public_key(key: bytes, file: str, pinned: str, now: float) -> bytes:
     """Return the key in binary, so that gpg sees exactly what was counted here."""
     binary: list[bytes] = []
     moments: list[int] = []  # when each public key was made
+    signatures: list[Signature] = []
     secret_keys = 0
     reason = ""
     try:
         binary = blocks(key)
         moments, secret_keys = keys_in(binary)
+        signatures = signatures_in(binary)
     except sealing.SealedUnreadableError as error:
         reason = str(error.fields["reason"])
     if secret_keys:
@@ -116,7 +122,24 @@ def _one_public_key(key: bytes, file: str, pinned: str, now: float) -> bytes:
     if moments[0] > now:  # gpg would not import it
         future = FUTURE.format(_day(moments[0]))
         raise sealing.KeyUnusableError(part=f"The key in file {file}", why=future)
+    flaw = _flaw_of(signatures)
+    if flaw:
+        raise sealing.KeyUnusableError(part=f"The key in file {file}", why=flaw)
     return b"".join(binary)
+
+
+def _flaw_of(signatures: Sequence[Signature]) -> str:
+    """Return why the signatures of a key hold nothing, "" where they do; gpg takes the first flaw
+    in silence, and says of the second that the key has no user.
+    """
+    notations = {name for signature in signatures for name in signature.notations}
+    if notations:
+        names = ", ".join(sorted(_FOREIGN.sub("?", name)[:60] for name in notations))
+        return f"has a critical notation that must be understood and is not: {names}"
+    hashes = {signature.hash for signature in signatures}
+    if hashes and hashes <= _BROKEN:
+        return "has no signature by a sound algorithm: all of them are by SHA-1, or older"
+    return ""
 
 
 def _pinned(imported: Mapping[str, Any], fingerprint: str, pinned: Sequence[str]) -> Any:

@@ -22,6 +22,7 @@ _HEAD_OF_ARMOR = re.compile(rb"(?:[^\n:]+:[^\n]*\n)*[ \t]*\n")
 _MARKERS = (b"\xca\x03PGP", b"\xa8\x03PGP")  # a marker packet, which some senders put first
 # tags of packets, RFC 4880 4.3
 _SESSION_KEY: Final = 1
+_SIGNATURE: Final = 2
 _SECRET_KEY: Final = 5
 _PUBLIC_KEY: Final = 6
 _COMPRESSED: Final = 8
@@ -33,6 +34,8 @@ _AEAD: Final = 20
 _CUT = ("armor.end.missing", "armor.head.malformed", "packet.length.beyond_end")
 
 Compression = Literal["zip", "none"]
+_VERSION: Final = 4  # of signatures
+_CRITICAL_NOTATION: Final = 0x94  # a subpacket of a signature: type 20, and the critical bit
 _ZIP: Final = b"\x01"  # the algorithm: raw deflate
 _BINARY: Final = b"b"
 _NO_DATE: Final = bytes(4)  # so that the same rows make the same content at any time
@@ -129,6 +132,36 @@ def keys_in(binary: Sequence[bytes]) -> tuple[list[int], int]:
     # RFC 4880 5.5.2
     moments = [int.from_bytes(packet.body[1:5], "big") for packet in public]
     return moments, sum(packet.tag == _SECRET_KEY for packet in key_packets)
+
+
+class Signature(NamedTuple):
+    """A signature in a key file: the number of its hash algorithm, and its critical notations."""
+
+    hash: int
+    notations: tuple[str, ...]
+
+
+def signatures_in(binary: Sequence[bytes]) -> list[Signature]:
+    """Return the signatures of a key file that are of version 4, which all keys in use have.
+
+    Raises SealedUnreadableError where a block is not made of packets.
+    """
+    signed = (packet.body for packet in _packets_of(binary) if packet.tag == _SIGNATURE)
+    return [_signature(body) for body in signed if body and body[0] == _VERSION]
+
+
+def _signature(body: memoryview) -> Signature:
+    # RFC 4880 5.2.3: version, type, two algorithms, then what is signed with the key
+    place, end = 6, 6 + int.from_bytes(body[4:6], "big")
+    names: list[str] = []
+    while place < end:
+        length = _new_length(body, place)
+        subpacket = _slice(body, length.start, length.size)
+        if subpacket and subpacket[0] == _CRITICAL_NOTATION:
+            size = int.from_bytes(subpacket[5:7], "big")
+            names.append(bytes(subpacket[9 : 9 + size]).decode("ascii", "replace"))
+        place = length.end
+    return Signature(body[3], tuple(names))
 
 
 def _packets_of(binary: Iterable[bytes]) -> Iterator[Packet]:

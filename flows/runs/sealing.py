@@ -134,7 +134,7 @@ class KeyNotPinnedError(OperatorError):
 class KeyUnusableError(OperatorError):
     """A pinned key cannot be used, or its newest encryption subkey.
 
-    It is expired, revoked, not valid yet or cannot encrypt.
+    It is expired, revoked, not valid yet, cannot encrypt, or its signatures hold nothing.
     """
 
     message = "{part} {why}."

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import date, timedelta
 from pathlib import Path
+from subprocess import CalledProcessError
 
 import pytest
 
@@ -44,6 +46,33 @@ def test_an_unsound_key_is_refused_by_fingerprint_and_cause(
         sealer_to(unsound)
 
     assert unsound.fingerprint in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (
+            ("--cert-digest-algo", "SHA1"),
+            "has no signature by a sound algorithm: all of them are by SHA-1, or older",
+        ),
+        (
+            ("--cert-notation", "!odd@example.org=1"),
+            "has a critical notation that must be understood and is not: odd@example.org",
+        ),
+    ],
+)
+def test_a_key_whose_signatures_hold_nothing_is_refused_for_that(
+    options: tuple[str, str], why: str
+) -> None:
+    def make(gpg: keys.Gpg) -> None:
+        gpg(*options, "--quick-gen-key", keys.NAME, "rsa2048", "sign,cert", "never")
+        with suppress(CalledProcessError):  # gpg itself takes no key with such a notation
+            gpg(*options, "--quick-add-key", keys.fingerprint(gpg), "rsa2048", "encr", "never")
+
+    with pytest.raises(KeyUnusableError) as caught:
+        sealer_to(keys.made(make))
+
+    assert {"part": "The key in file 1 of 1", "why": why} == caught.value.fields
 
 
 def test_a_key_with_a_renewed_subkey_is_sealed_to_the_renewed_one() -> None:
