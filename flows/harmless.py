@@ -177,9 +177,9 @@ _MOST = (("is_code", MOST_IN_CODES), ("is_id", MOST_IDS), ("is_unnamed", MOST_UN
 
 def _too_many(tokens: Sequence[Token], places: Sequence[int], kind: str, most: int) -> list[int]:
     """Return the places of the tokens of a kind, where they have more digits in all."""
-    alike = [place for place in places if getattr(tokens[place], kind)]
-    digits = sum(max(tokens[place].digits, 1) for place in alike)
-    return alike if digits > most else []
+    of_kind = [place for place in places if getattr(tokens[place], kind)]
+    digits = sum(max(tokens[place].digits, 1) for place in of_kind)
+    return of_kind if digits > most else []
 
 
 def _without_names(tokens: Sequence[Token]) -> list[Token]:

@@ -257,9 +257,11 @@ def _check_files(context: contexts.IssuerContext, findings: list[Finding]) -> No
             context.adapters.store, context.issuer.issuer
         ):
             if dropped.companions:
-                found = counted(len(dropped.companions), "file")
+                number = counted(len(dropped.companions), "file")
                 few = ", ".join(sorted({file.name for file in dropped.companions})[:FEW])
-                text = f"{folder}/ has {found} that a system left there, which nothing takes: {few}"
+                text = (
+                    f"{folder}/ has {number} that a system left there, which nothing takes: {few}"
+                )
                 findings.append(Finding("files", text))
             for file in dropped.unusable:
                 error = UnusableNameError(file=f"{folder}/{file.name}", reason=file.reason)

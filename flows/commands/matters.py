@@ -66,18 +66,18 @@ class _Known(NamedTuple):
     def by_number(self, number: int) -> works.Work:
         """Return the work of an open matter; NotFoundError."""
         matter = self.matters.get(number)
-        found = [work for work in self.listed if work.number == number]
-        if found:
-            return found[0]
-        what = f"open matter {number}"
+        for work in self.listed:
+            if work.number == number:
+                return work
+        absent = f"open matter {number}"
         if matter is not None:
             is_news = matter.ended is None and kinds.is_news(matter.kind)
-            what += ": there is nothing to decide about it" if is_news else ": it is over"
-        raise _absent(self.issuer, what, Step("worklist", self.issuer))
+            absent += ": there is nothing to decide about it" if is_news else ": it is over"
+        raise _absent(self.issuer, absent, Step("worklist", self.issuer))
 
 
-def _absent(place: str, what: str, command: Step) -> errors.NotFoundError:
-    return errors.NotFoundError(place=place, what=what, command=command)
+def _absent(place: str, absent: str, command: Step) -> errors.NotFoundError:
+    return errors.NotFoundError(place=place, what=absent, command=command)
 
 
 @entry("show", form=Form("matter", "matter {issuer} {number}", actor="none"))
@@ -152,9 +152,9 @@ def decide(
     Example:
         cardlink decide first-bank 12,15-18 give-up --reason 'account closed'
     """
-    wanted = works.numbers_in(numbers)
-    known = _known(context, issuer, wanted)
-    selected = [known.by_number(number) for number in wanted]
+    chosen = works.numbers_in(numbers)
+    known = _known(context, issuer, chosen)
+    selected = [known.by_number(number) for number in chosen]
     for work in selected:
         _refuse_changed(known, work)
     steps = _commands(known, selected, choice)
@@ -174,9 +174,9 @@ def _known(context: Context, issuer: str, numbers: Sequence[int]) -> _Known:
     issuer_context = wire(context.folder, issuer)
     adapters = issuer_context.adapters
     survey = surveys.survey(issuer_context, beside=undecided_work.beside_runs())
-    asked = {matter.number: matter for matter in stored.by_numbers(adapters, issuer, numbers)}
+    by_number = {matter.number: matter for matter in stored.by_numbers(adapters, issuer, numbers)}
     listed = stored.with_numbers(adapters, issuer, survey.work)
-    return _Known(issuer_context, survey, listed, asked)
+    return _Known(issuer_context, survey, listed, by_number)
 
 
 def _refuse_changed(known: _Known, work: works.Work) -> None:
@@ -217,11 +217,16 @@ def _commands(known: _Known, selected: Sequence[works.Work], choice: str) -> lis
         of_each = [own] if own is not None else [_offered(single, choice) for single in singles]
         if None in of_each:
             place = f"{known.issuer} {works.in_ranges(sorted(numbers))}"
-            labels = ", ".join(each.label for each in part.choices if each.needs_reason_alone)
-            what = f"choice {choice!r} now; it has {labels or 'none'}"
-            raise _absent(place, what, Step("show", known.issuer, part.works[0].number))
+            raise _not_offered(place, known.issuer, part, choice)
         steps += filter(None, of_each)
     return steps
+
+
+def _not_offered(place: str, issuer: str, line: works.Line, choice: str) -> errors.NotFoundError:
+    """Return the error of a choice that a line does not offer; it names those that it offers."""
+    labels = ", ".join(each.label for each in line.choices if each.needs_reason_alone)
+    absent = f"choice {choice!r} now; it has {labels or 'none'}"
+    return _absent(place, absent, Step("show", issuer, line.works[0].number))
 
 
 def _numbers_of(line: works.Line) -> set[int]:

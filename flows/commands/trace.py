@@ -83,8 +83,8 @@ def trace(context: Context, cuid: str, *, issuer: str = "", url: bool = False) -
         facts.setdefault(history.name, []).extend(history.facts)
     lines = [*map(_forgotten_line, forgotten), *_lines(attempts, cards, purged)]
     lines += _together(history.lines for history in handed)
-    found = [*attempts, *cards, *forgotten, *(history.facts for history in handed)]
-    code = 0 if any(found) else OperatorError.exit_code
+    known_facts = [*attempts, *cards, *forgotten, *(history.facts for history in handed)]
+    code = 0 if any(known_facts) else OperatorError.exit_code
     return Result(facts, lines, _next_step(cards), code).beside(unread)
 
 

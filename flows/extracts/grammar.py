@@ -55,8 +55,8 @@ def refusal(line: str) -> Fault | None:
     """Return the fault of a line that says itself why it is refused, None for any other."""
     if not line.startswith(_REFUSED):
         return None
-    code, _, found = line.removeprefix(_REFUSED).partition("\x00")
-    return Fault(code, found or None)
+    code, _, shape = line.removeprefix(_REFUSED).partition("\x00")
+    return Fault(code, shape or None)
 
 
 class Records:

@@ -97,7 +97,7 @@ def news(context: IssuerContext, failures: Collection[Failure] = ()) -> Iterator
     runs = StoredRuns(context.adapters, issuer.issuer)
     today = local_day(now, issuer.time_zone)
     recent = [run for run in runs.ids if today - run.day <= LOOK_BACK]
-    said = [
+    news = [
         *_of_calendar(context, today),
         *_of_extracts(context, runs),
         *_of_keys(context),
@@ -106,7 +106,7 @@ def news(context: IssuerContext, failures: Collection[Failure] = ()) -> Iterator
         *_of_columns(runs, recent),
         *_of_ineligible_rows(context, runs, recent),
     ]
-    for kind, subject, text in said:
+    for kind, subject, text in news:
         yield Work(
             due=now,
             kind=kind.name,
@@ -138,6 +138,15 @@ def _of_extracts(context: IssuerContext, runs: StoredRuns) -> Said:
     for extract in stored:
         if extract.state == "unclean":
             yield UNCLEAN, _name(extract), extract.waits
+    for extract in _incomplete(context, runs, stored):
+        text = f"{_name(extract)} is not taken yet: {extract.waits}"
+        yield INCOMPLETE_EXTRACT, _name(extract), text
+
+
+def _incomplete(
+    context: IssuerContext, runs: StoredRuns, stored: Sequence[ExtractState]
+) -> Iterator[ExtractState]:
+    """Yield the extracts that are incomplete after their hour."""
     now = context.adapters.now()
     schedule = with_expected_hour(runs, context.issuer, now).schedule
     expected = due(schedule, now, context.issuer.time_zone)
@@ -152,8 +161,7 @@ def _of_extracts(context: IssuerContext, runs: StoredRuns) -> Said:
     for extract in stored:
         is_incomplete = extract.state in UNSUBMITTED and bool(extract.waits)
         if is_incomplete and (not has_complete or came_by(extract, hour)):
-            text = f"{_name(extract)} is not taken yet: {extract.waits}"
-            yield INCOMPLETE_EXTRACT, _name(extract), text
+            yield extract
 
 
 def came_by(extract: ExtractState, moment: datetime) -> bool:

@@ -69,11 +69,11 @@ def _write(context: IssuerContext, runs: StoredRuns, kind: str) -> None:
         return
     title = _title(context, kind, news)
     text = _text(context, news)
-    said = {each.run: each.says for each in standing}
+    says_by_run = {each.run: each.says for each in standing}
 
     def write(connection: Connection) -> None:
         if _said(connection, issuer, kind) == before:  # else another watch was first
-            write_notice(connection, issuer, kind, now, title, text, said=said)
+            write_notice(connection, issuer, kind, now, title, text, said=says_by_run)
 
     adapters.database.act(issuer, write)
 

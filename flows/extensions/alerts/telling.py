@@ -106,8 +106,8 @@ def write_alerts(context: IssuerContext) -> None:
             title = _title(issuer, over, "over - ")
             write_notice(act.connection, issuer, OVER, now, title, text)
         for matter in still:
-            told = {"end_told": now} if matter.ended is not None else {}
-            act.update(MATTER, {"number": matter.number}, told=matter.told or now, **told)
+            end = {"end_told": now} if matter.ended is not None else {}
+            act.update(MATTER, {"number": matter.number}, told=matter.told or now, **end)
 
     enter(context.adapters, issuer, "told", act)
 

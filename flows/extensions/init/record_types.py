@@ -229,12 +229,12 @@ def _is_key(span: Span, texts: Mapping[str, Sequence[str]], row: str) -> bool:
 
 def _keys(cells: Mapping[str, Cells], row: str) -> list[dict[str, Key]]:
     """Return the keys that may join all other types to the rows, the best first."""
-    found = []
+    candidates = []
     for name, values in cells[row].items():
         joining = _joining(name, values, cells, row)
         if joining and _largest(joining) >= OVERLAP:
-            found.append(joining)
-    return sorted(found, key=_largest, reverse=True)[:MOST_KEYS]
+            candidates.append(joining)
+    return sorted(candidates, key=_largest, reverse=True)[:MOST_KEYS]
 
 
 def _joining(
