@@ -15,7 +15,7 @@ from itertools import chain
 from typing import Final, Literal, NamedTuple
 
 from flows.extensions import hooks
-from flows.steps import CUID, EXTRACT, FILE, FOLDER, WHY, Slot, Step, Text
+from flows.steps import CUID, EXTRACT, FILE, FOLDER, RECEIPT, WHY, Slot, Step, Text
 from schemas import breaks
 from schemas.breaks import DECISIONS, KINDS, LOST, RESULT_SHORT
 from schemas.reasons import ABSENT, GONE, LINK_ENDED, UNFIT
@@ -42,11 +42,27 @@ class Choice(NamedTuple):
     widest: Literal["chunk", "run", "issuer", "issuers"] = "issuers"
     # only about what is late: where all of its work is, any of it, or some beside some that is not
     late: Literal["", "all", "any", "mixed"] = ""
+    does: Step | None = None  # what its command carries out, where it is by number
+
+    @property
+    def label(self) -> str:
+        """Its name as a command takes it."""
+        return self.name.replace(" ", "-")
+
+    @property
+    def needs_reason_alone(self) -> bool:
+        """Whether its command needs nothing more of a person, so that it can be made by number."""
+        return {*self.command.placeholders} <= {WHY.name, RECEIPT.name}
 
     @property
     def facts(self) -> dict[str, str]:
         """The choice as plain facts."""
-        return {"decision": self.name, "effect": str(self.effect), "command": str(self.command)}
+        return {
+            "decision": self.name,
+            "effect": str(self.effect),
+            "command": str(self.command),
+            "does": str(self.does or self.command),
+        }
 
     def __str__(self) -> str:
         return f"{self.name}: {self.command}"
@@ -88,10 +104,9 @@ def _kind(kind: Kind) -> str:
 
 _INGEST = Step("ingest", Slot("issuer"))
 _QUESTIONS = Step("questions", Slot("issuer"), to=FILE)
-_ASK = Choice("ask", "A file of questions to send to the partner.", _QUESTIONS)
 # the first step where the partner was asked, and the choice beside it
 _ANSWERS = Step("answers", FILE, reason=WHY, dry_run=True)
-_ASK_AGAIN = _ASK._replace(name="ask again", effect="The same questions, and newer ones.")
+_ASK_AGAIN = Choice("ask again", "The same questions, and newer ones.", _QUESTIONS)
 _REPORT = Step("report", Slot("run"))
 _CANCEL = Choice(
     "cancel",
@@ -233,13 +248,12 @@ OVERDUE = _kind(
         "results overdue",
         OPERATOR,
         "Uploaded, and no answer came in time",
-        _INGEST,
+        _QUESTIONS,
         (
-            "Ingest what is there; if it is not there, download it again from the portal; then ask "
-            "the partner."
+            "Look for the results at the portal first, and download them: a file that is dropped "
+            "is a line of its own, to ingest. If there are none, send the questions to the partner."
         ),
         (
-            _ASK,
             Choice(
                 "release",
                 "It was never uploaded, as the partner says: it waits for the upload again.",
@@ -288,8 +302,19 @@ INCOMPLETE = _kind(
         "results still incomplete",
         OPERATOR,
         "Rows that wait, although their break was closed as explained",
-        _INGEST,
-        "Ingest what came since; if the partner has nothing more, open the break again to decide.",
+        Step(
+            "mend reopen",
+            Slot("run"),
+            Slot("name"),
+            Slot("place"),
+            rows=Slot("closed"),
+            reason=WHY,
+            dry_run=True,
+        ),
+        (
+            "A result that comes is a line of its own, to ingest. If the partner has nothing more, "
+            "open the break again: then its rows can be decided."
+        ),
         (
             Choice(
                 "open again",
@@ -492,9 +517,10 @@ NOT_UPDATED = _kind(
         "They have a link, but we refused a newer row of theirs, which may have a change",
         Step("corrections", Slot("issuer"), to=FILE),
         (
-            "Let the issuer fill in the template: its next step sends the rows that have another "
-            "name or address than their link. Or let it correct the rows in a later extract: a "
-            "card in a row that can be sent leaves this list."
+            "Send the template to the issuer, who fills in its last column and sends it back. "
+            "Then paste the line that `corrections` printed: a row whose name or address is "
+            "another than the link was made from goes out, any other confirms the link, and both "
+            "leave this list. So does a card whose row is right in a later extract."
         ),
         (
             Choice(
@@ -800,8 +826,12 @@ LINK_FORMS = _kind(
         "link forms to confirm",
         PARTNER,
         "Links have a form that nobody has confirmed",
-        Step("check", Slot("issuer")),
-        "Ask the partner whether their links have this form, and are always that long.",
+        Step("link-form", Slot("issuer"), Slot("name"), reason=WHY, dry_run=True),
+        (
+            "Ask the partner: do all your links look like this, with just as many characters? "
+            "After a yes, confirm this form; after a no, ask for the form that they have, and "
+            "confirm that one in its place."
+        ),
         (
             Choice(
                 "confirm",
@@ -824,25 +854,14 @@ PURGING = _kind(
         several=True,
     )
 )
-_OPENING = {  # what to do first about a break; without an entry: read the report
-    RESULT_SHORT: _INGEST,
-    breaks.DAMAGED_FILE: _INGEST,
-    breaks.LINK_CUT: _INGEST,
-    breaks.LINK_FORM: Step("check", Slot("issuer")),
-}
 
 
 def _break(name: str, kind: breaks.BreakKind) -> Kind:
     """Return the kind of work that a kind of break is."""
-    first = _OPENING.get(name)
-    of_one_run = first is None and not kind.question
-    if first is None:
-        first = _QUESTIONS if kind.question else _REPORT
+    first = _QUESTIONS if kind.question else _REPORT
     choices = [_closing(name, decision) for decision in kind.decisions]
     if LOST in kind.decisions:
         choices.append(_GIVE_CHUNK_UP)
-    if kind.question and first is not _QUESTIONS:
-        choices.insert(0, _ASK)
     return Kind(
         f"break {name}",
         OPERATOR,
@@ -851,7 +870,7 @@ def _break(name: str, kind: breaks.BreakKind) -> Kind:
         str(kind.then),
         tuple(choices),
         noun="break",
-        of_one_run=of_one_run,
+        of_one_run=not kind.question,
         is_alert=True,
     )
 
@@ -876,14 +895,14 @@ for _name, _break_kind in KINDS.items():
 
 def is_asked_about(kind: str) -> bool:
     """Return whether the partner is asked about work of this kind."""
-    return kind_named(kind).first == _QUESTIONS or _ASK in kind_named(kind).choices
+    return kind_named(kind).first == _QUESTIONS
 
 
 def once_asked(kind: Kind) -> Kind:
     """Return what is said about work once the partner was asked about it."""
     if kind.first != _QUESTIONS:
         return kind
-    return kind._replace(first=_ANSWERS, choices=(_ASK_AGAIN, *kind.choices))
+    return kind._replace(first=_ANSWERS, who=PARTNER, choices=(_ASK_AGAIN, *kind.choices))
 
 
 @cache

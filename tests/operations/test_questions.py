@@ -115,7 +115,7 @@ def test_a_line_that_was_asked_about_begins_with_the_answer_until_there_is_somet
 
     assert ("questions", "send again", "") == before["errors to ask about"]
     assert ("answers", "ask again", "The") == asked["errors to ask about"]
-    assert ("ingest", "ask", "The") == asked["break RESULT_SHORT"]
+    assert ("answers", "ask again", "The") == asked["break RESULT_SHORT"]
     assert [1, 1] == repeated
     assert before["errors to ask about"] == asking()["errors to ask about"]
 
@@ -295,6 +295,20 @@ def test_an_answer_that_may_not_take_effect_yet_is_kept_until_an_ingest_may_deci
     assert "the answer lost of " in decided.stdout
     kinds = [line["kind"] for line in told(tmp_path, "worklist", "bank")["worklist"]]
     assert ["rows decided lost, to send again"] == kinds
+
+
+def test_an_overdue_result_waits_for_the_partner_once_its_first_step_was_pasted(
+    bank: Bench, tmp_path: Path
+) -> None:
+    three_days_old(bank)
+    [before] = told(tmp_path, "worklist", "bank")["worklist"]
+
+    cardlink(tmp_path, *before["first"].replace('"FILE"', str(tmp_path / "ask.csv")).split()[1:])
+    [after] = told(tmp_path, "worklist", "bank")["worklist"]
+
+    assert ("results overdue", "operator") == (before["kind"], before["who"])
+    assert ("results overdue", "partner") == (after["kind"], after["who"])
+    assert after["first"].startswith("cardlink answers ")
 
 
 @pytest.mark.slow

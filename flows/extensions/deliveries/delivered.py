@@ -7,7 +7,7 @@ them, since an erasure has to forget them; a database that was lost gets them fr
 """
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -19,12 +19,13 @@ from flows.book.stored_book import insert_rows
 from flows.commands.trace import History, card_named
 from flows.database.bulk import read_frame
 from flows.extensions.deliveries.formats import Delivery
-from flows.extensions.deliveries.handover import Line
+from flows.extensions.deliveries.handover import Line, read_handed
 from flows.extensions.deliveries.settings import DEFAULT
 from flows.extensions.deliveries.tables import DELIVERY, DELIVERY_CHANGE
 from flows.operations.conditions import Gauge
 from flows.runs.adapters import Adapters
 from flows.runs.context import IssuerContext
+from flows.runs.erased import People
 from flows.runs.journal import Act, enter
 from flows.runs.single_links import ARRIVED
 from flows.runs.store import Store, read_if_stored
@@ -231,6 +232,34 @@ def standing_links(changes: pl.DataFrame) -> pl.DataFrame:
     standing = links.filter(pl.col("change") != WITHDRAWN).sort("delivered")
     once = standing.unique([*ROW, *LOOK, "until"], keep="first", maintain_order=True)
     return once.select(*DELIVERED_LINK).cast(DELIVERED_LINK)
+
+
+def not_delivered_to(adapters: Adapters, issuer: str, receiver: str, served: pl.DataFrame) -> int:
+    """Return how many of the cards with a link (`served_cards`) a receiver was not handed."""
+    with adapters.database.snapshot() as connection:
+        changes = read_changes(connection, issuer, DELIVERY_CHANGE.c.receiver == receiver)
+    look = [*LOOK, "until"]
+    known = standing_links(changes).select(look)
+    return served.join(known, on=look, how="anti", nulls_equal=True).height
+
+
+def withdrawals_owed(
+    adapters: Adapters, issuer: str, people: People
+) -> Iterator[tuple[str, int | None]]:
+    """Yield the receivers that may still use a link of these cardholders, each with the number of
+    its last delivery where that has to be confirmed, None where one has to be made.
+    """
+    for receiver in receivers_with_deliveries(adapters, issuer):
+        with adapters.database.snapshot() as connection:
+            changes = read_changes(connection, issuer, DELIVERY_CHANGE.c.receiver == receiver)
+            handed = read_handed(connection, line_of(issuer, receiver))
+        base = max((each.number for each in handed if each.confirmed), default=0)
+        theirs = changes.filter(people.named_by(changes["cuid"])).group_by("cuid", "link")
+        last = theirs.agg(pl.col("change", "delivery").last())
+        owed = last.filter((pl.col("change") != WITHDRAWN) | (pl.col("delivery") > base))
+        if owed.height:
+            is_told = (owed["change"] == WITHDRAWN).all()
+            yield receiver, handed[-1].number if is_told else None
 
 
 def history(adapters: Adapters, issuer: str, cuid: str) -> History:

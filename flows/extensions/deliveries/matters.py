@@ -5,27 +5,31 @@ with their kinds, and what `check` says of places, keys and webhooks.
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
+import polars as pl
+
 from flows.book.book import Book
+from flows.book.stages import served_cards
 from flows.errors import CardlinkError, OperatorError
 from flows.extensions.deliveries.acknowledgement import acknowledgements_to, check_place, not_told
 from flows.extensions.deliveries.changes import ToDeliver, to_deliver
 from flows.extensions.deliveries.delivered import (
     line_of,
     names_erased,
+    not_delivered_to,
     receivers_with_deliveries,
+    withdrawals_owed,
 )
 from flows.extensions.deliveries.formats import Delivery
 from flows.extensions.deliveries.handover import Handed, NotReachedError, last_handed
 from flows.extensions.deliveries.reaching import check_receiver, troubles
 from flows.extensions.deliveries.receipts import late_receipt
 from flows.extensions.deliveries.receivers import without_table
-from flows.extensions.deliveries.settings import DEFAULT, acknowledging, receivers_in
+from flows.extensions.deliveries.settings import BY_HAND, DEFAULT, acknowledging, receivers_in
 from flows.reports.work import Work
 from flows.reports.work_kinds import CARDHOLDERS, ISSUER, OPERATOR, Choice, Kind
-from flows.runs.adapters import Adapters
 from flows.runs.business_date import local_day
 from flows.runs.context import IssuerContext
-from flows.runs.erased import is_interrupted, unfinished_erasures
+from flows.runs.erased import erased_people, is_interrupted, unfinished_erasures
 from flows.steps import RECEIPT, WHY, Slot, Step
 from schemas.issuer import Issuer, most_of
 
@@ -58,6 +62,15 @@ WITHDRAWALS = Kind(
         ),
     ),
     noun="",
+    rows="link",
+    of_one_run=True,
+)
+BY_HAND_LINKS = Kind(
+    "links to deliver by hand",
+    OPERATOR,
+    "New for a receiver that is served by hand alone",
+    Step("deliver", Slot("issuer"), Slot("receiver")),
+    noun="receiver",
     rows="link",
     of_one_run=True,
 )
@@ -110,10 +123,12 @@ NOT_RECEIVED = Kind(
 ERASURES = Kind(
     "forgotten cardholders",
     OPERATOR,
-    "Forgotten, and deliveries still name them: the withdrawal of their links is not confirmed",
+    "Forgotten, and what was delivered still names them, as long as a receiver may use their links",
     Step("deliver", Slot("issuer")),
-    "Once the receiving side has confirmed the withdrawal, the next purge ends it.",
-    (Choice("end it", "Confirmed: deliveries name them no more.", Step("purge", Slot("issuer"))),),
+    (
+        "The delivery tells each receiver not to use these links; record the receipt of each; then "
+        "a purge removes the last that names them. The first step is the one that is next."
+    ),
     noun="erasure",
     rows=CARDHOLDERS,
     of_one_run=True,
@@ -127,7 +142,10 @@ NOT_TOLD = Kind(
     is_alert=True,
     is_news=True,
 )
-KINDS = (NOT_TOLD, TO_DELIVER, WITHDRAWALS, UNCONFIRMED, NOT_HANDED_OVER, NOT_RECEIVED, ERASURES)
+KINDS = (
+    *(NOT_TOLD, TO_DELIVER, BY_HAND_LINKS, WITHDRAWALS, UNCONFIRMED, NOT_HANDED_OVER),
+    *(NOT_RECEIVED, ERASURES),
+)
 
 
 def work_kinds() -> Iterable[Kind]:
@@ -141,7 +159,8 @@ def matters(context: IssuerContext, book: Book, now: datetime) -> Iterator[Work]
     issuer = context.issuer
     yield from _deliveries(context, now)
     yield from _late_receipts(context, now)
-    yield from _forgotten(adapters, issuer.issuer)
+    yield from _forgotten(context)
+    yield from _by_hand(context, book, now)
     if receivers_in(issuer) or receivers_with_deliveries(adapters, issuer.issuer):
         yield from links_to_deliver(issuer, _to_deliver(context, book, now), now)
 
@@ -154,17 +173,63 @@ def _to_deliver(context: IssuerContext, book: Book, now: datetime) -> ToDeliver:
     return ToDeliver(*map(sum, zip(*counts, strict=True)))
 
 
-def _forgotten(adapters: Adapters, issuer: str) -> Iterator[Work]:
+def _forgotten(context: IssuerContext) -> Iterator[Work]:
     """Yield the erasures whose cardholders deliveries still name."""
+    adapters, issuer = context.adapters, context.issuer.issuer
     acts = unfinished_erasures(adapters, issuer)
     if acts and not is_interrupted(acts) and names_erased(adapters, issuer):
+        step, note = _next_of_erasure(context)
         yield Work(
             due=acts[0].at,
             kind=ERASURES.name,
             issuer=issuer,
             since=acts[0].at,
             rows=sum(act.people for act in acts),
+            step=step,
+            note=note,
         )
+
+
+def _next_of_erasure(context: IssuerContext) -> tuple[Step, str]:
+    """Return what is next until nothing that was delivered names who is erased, and who is waited
+    for: a delivery, the receipt of a receiver, or a purge.
+    """
+    adapters, issuer = context.adapters, context.issuer.issuer
+    for receiver, number in withdrawals_owed(adapters, issuer, erased_people(adapters, issuer)):
+        if number is None:
+            return Step("deliver", issuer), f"{receiver} is not told yet."
+        named = () if receiver == DEFAULT and not receivers_in(context.issuer) else (receiver,)
+        confirm = Step("deliver", issuer, *named, confirm=number, reason=RECEIPT)
+        return confirm, f"Waits for the receipt of {receiver} for delivery {number:06d}."
+    return Step("purge", issuer), "Every receiver has confirmed it."
+
+
+def _by_hand(context: IssuerContext, book: Book, now: datetime) -> Iterator[Work]:
+    """Yield the links that a receiver which is served by hand alone does not have, where others
+    have them: for these nothing is to be delivered.
+    """
+    receivers = receivers_in(context.issuer)
+    by_hand = [
+        name
+        for name, receiver in receivers.items()
+        if receiver.schedule == BY_HAND and not receiver.retired
+    ]
+    if not by_hand or len(receivers) == 1:
+        return
+    today = local_day(now, context.issuer.time_zone)
+    served = pl.concat(served_cards(part.cards(today), today) for part in book.parts())
+    issuer = context.issuer.issuer
+    for receiver in by_hand:
+        missing = not_delivered_to(context.adapters, issuer, receiver, served)
+        if missing:
+            yield Work(
+                due=now,
+                kind=BY_HAND_LINKS.name,
+                issuer=issuer,
+                since=now,
+                rows=missing,
+                fields=(("name", receiver), ("receiver", receiver)),
+            )
 
 
 def _deliveries(context: IssuerContext, now: datetime) -> Iterator[Work]:

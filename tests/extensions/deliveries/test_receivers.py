@@ -421,6 +421,31 @@ def test_the_book_has_a_link_as_delivered_while_any_receiver_has_it(tmp_path: Pa
     assert standing_links(changes.filter(receiver="one")).is_empty()
 
 
+def first_about_the_forgotten(bench: Bench) -> str:
+    """Return the first step of the line about the forgotten, "" where there is none."""
+    firsts = [line["first"] for line in worklist(bench) if line["kind"] == "forgotten cardholders"]
+    return next(iter(firsts), "")
+
+
+def test_a_receiver_that_is_served_by_hand_has_a_line_while_another_has_the_links_already(
+    tmp_path: Path,
+) -> None:
+    bench, _ = bench_of(tmp_path)
+    with_receivers(bench, one={}, two={"schedule": "by-hand"})
+    answer(bench, *FIRST_ROWS)
+    deliver(bench.context, "one")
+
+    def by_hand() -> list[tuple[int, str]]:
+        lines = [line for line in worklist(bench) if line["kind"] == "links to deliver by hand"]
+        return [(line["rows"], line["first"]) for line in lines]
+
+    before = by_hand()
+    deliver(bench.context, "two")
+
+    assert [(2, "cardlink deliver bank two")] == before
+    assert [] == by_hand()
+
+
 @pytest.mark.slow
 def test_an_erasure_waits_until_every_receiver_has_confirmed_the_withdrawal(tmp_path: Path) -> None:
     bench, run = bench_of(tmp_path)
@@ -430,16 +455,27 @@ def test_an_erasure_waits_until_every_receiver_has_confirmed_the_withdrawal(tmp_
     for receiver in ("one", "two"):
         confirm(bench.context, 1, "receipt", receiver)
     erase(bench.context, cleaner(bench), OfRows(run, (1,)), "request 1")
-    everybody(bench.context)
     person = NamedPeople(frozenset({"c-1"}))
 
+    firsts = [first_about_the_forgotten(bench)]
+    everybody(bench.context)
+    firsts += [first_about_the_forgotten(bench)]
     confirm(bench.context, 2, "receipt", "one")
     half = finish_erasures(bench.context, cleaner(bench))
     owed = owes_withdrawal(bench.context, person)
+    firsts += [first_about_the_forgotten(bench)]
     confirm(bench.context, 2, "receipt", "two")
+    firsts += [first_about_the_forgotten(bench)]
     whole = finish_erasures(bench.context, cleaner(bench))
 
     assert (False, True, True) == (half, owed, whole)
+    assert [
+        "cardlink deliver bank",
+        'cardlink deliver bank one --confirm 2 --reason "RECEIPT"',
+        'cardlink deliver bank two --confirm 2 --reason "RECEIPT"',
+        "cardlink purge bank",
+    ] == firsts
+    assert "" == first_about_the_forgotten(bench)
     left = [key for key, content in bench.snapshot().items() if b"c-1" in content]
     assert [] == [key for key in left if "/deliveries/" in key]
 

@@ -166,7 +166,7 @@ def test_a_probe_shows_what_the_records_have_and_which_names_are_missing(tmp_pat
             ({"signing": {}}, "LinksRefusedError"),
             ({"link_id": r"/(?P<id>[a-z]+)$"}, "LinksUnreadableError"),
             ({"auth": {}}, "LinksRefusedError"),
-            ({"paths": {"login": "/v2/auth/begin"}}, "LinksUnreadableError"),
+            ({"names": {"path": {"login": "/v2/auth/begin"}}}, "LinksUnreadableError"),
             ({"names": {"link": {}}}, "LinksUnreadableError"),
         ],
     ),

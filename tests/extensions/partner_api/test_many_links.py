@@ -310,7 +310,6 @@ def test_a_rehearsal_says_what_is_then_requested_and_writes_nothing(bench: Bench
     assert [f"c-{row}" for row in due] == sorted(desk.cuids)
 
 
-@pytest.mark.usefixtures("one_at_a_time")
 def killed(folder: Path, run: str, operations: int) -> tuple[Bench, Desk, bool]:
     """Kill a command before an operation of the store; return whether it was killed at all."""
     bench = bench_at(folder)
@@ -328,6 +327,7 @@ def killed(folder: Path, run: str, operations: int) -> tuple[Bench, Desk, bool]:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("one_at_a_time")
 def test_a_kill_anywhere_loses_no_link_and_repeats_none(tmp_path: Path) -> None:
     operations = 0
     is_killed = True
