@@ -248,6 +248,7 @@ MATTER = Table(
     ),
     column("told", Moment(), "when people were told of that", null=True),
     column("ended", Moment(), "when it was seen to be over; null: it holds", null=True),
+    column("shown", JSON(none_as_null=True), "what of it a person was shown last", null=True),
     column("end_told", Moment(), "when people were told that it is over", null=True),
     PrimaryKeyConstraint("issuer", "number"),
     ForeignKeyConstraint(["issuer"], ["issuer.issuer"]),

@@ -106,6 +106,7 @@ class Work(Table):
 
     due: pl.String
     kind: pl.String
+    number: pl.UInt32 = pa.Field(nullable=True, ge=1)  # of its matter, until it is over
     issuer: pl.String
     run: pl.String
     chunk: pl.UInt32 = pa.Field(nullable=True, ge=1)

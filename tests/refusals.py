@@ -88,6 +88,7 @@ CASES: dict[str, Callable[[Path], Refusal]] = {
     "ConflictError": raised("ConflictError", key="bank/x"),
     "RowsDifferError": raised("RowsDifferError", run="{run}", count=1, rows="1"),
     "WitnessKeyError": raised("WitnessKeyError", place="x"),
+    "NotFoundError: matters.by_number": known("cardlink show bank 77"),
     "NotFoundError: outbox.select_chunks": known("cardlink outbox hold {run} 9 {why}"),
     "NotFoundError: outbox._refuse_numbers": known("cardlink outbox uploaded bank 1"),
     "NotFoundError: audit.accept": known("cardlink audit accept bank bank/x {why}"),
@@ -205,6 +206,9 @@ ELSEWHERE = {
     ),
     "DatabaseDamagedError": Elsewhere(
         "needs a copy of it", "operations/test_recovery.py", 'recover "ISSUER"'
+    ),
+    "ChangedMatterError": Elsewhere(
+        "others come after it was shown", "cli/test_shown_rows.py", "when it was shown"
     ),
     "IssuerNameError": Elsewhere("shows an option of all", "cli/test_keys_and_names.py"),
     "WhichReceiverError": Elsewhere(

@@ -26,6 +26,7 @@ from typing import TypeVar
 
 from flows.errors import CardlinkError, LimitError, reason_of
 from flows.runs import store
+from flows.runs.identity import lettered
 from flows.runs.keys import FOLDER_TIME, TEMPORARY, checked, checked_prefix, shown
 from flows.runs.retry import Retry
 from flows.runs.store import Entry, ObjectMissingError, StoreBusyError
@@ -348,7 +349,7 @@ def _entry(key: str, status: os.stat_result) -> Entry:
 
 
 def _version(status: os.stat_result) -> str:
-    return f"{status.st_ino}-{status.st_size}-{status.st_mtime_ns}"
+    return lettered(f"{status.st_ino:x}-{status.st_size:x}-{status.st_mtime_ns:x}")
 
 
 def _make_folder(folder: Path) -> None:

@@ -43,6 +43,7 @@ ACTOR = (
     "On the command line, the user of the machine by default."
 )
 _REFUSED = (2, 3)  # exit codes of a dry run that did not pass
+_BY_NAME: dict[str, Any] = {}
 _TARGETS = ("run", "target", "issuer")  # parameters that name a run, or an issuer
 SUBJECTS = ("issuer", "run", "extract")  # parameters that say what a command is about
 
@@ -238,6 +239,22 @@ class Entry(Generic[P]):
                 arguments.append(value)
         return Step(self.name, *arguments, **options)
 
+    def values_of(self, step: Step) -> dict[str, Any]:
+        """Return the values of its parameters that a step has: what `step` makes one of."""
+        arguments = list(step.arguments)
+        options = {name.rstrip("_").replace("_", "-"): value for name, value in step.options}
+        values: dict[str, Any] = {}
+        for parameter in parameters_of(self.run):
+            if not parameter.argument:
+                given = options.get(parameter.option.removeprefix("--"))
+            elif parameter.many:
+                given, arguments = arguments, []
+            else:
+                given = arguments.pop(0) if arguments else None
+            if given is not None:
+                values[parameter.name] = parameter.read(given)
+        return values
+
     def has_parameter(self, name: str) -> bool:
         """Return whether its function has a parameter of that name."""
         return any(parameter.name == name for parameter in parameters_of(self.run))
@@ -311,7 +328,19 @@ def entry(
     ungoverned: bool = False,
 ) -> Callable[[Callable[Concatenate[Context, P], Result]], Entry[P]]:
     """Make an entry of a function; `form` is its Prefect form, or a sentence why it has none."""
-    return lambda run: Entry(name, run, form, acts or {}, records, decides, ungoverned)
+
+    def of_function(run: Callable[Concatenate[Context, P], Result]) -> Entry[P]:
+        made = Entry(name, run, form, acts or {}, records, decides, ungoverned)
+        _BY_NAME[name] = made
+        return made
+
+    return of_function
+
+
+def entry_named(name: str) -> Entry[...]:
+    """Return an entry whose module is imported, as the registry imports all."""
+    known: Entry[...] = _BY_NAME[name]
+    return known
 
 
 def entries_of(*modules: ModuleType) -> list[Entry[...]]:

@@ -20,7 +20,7 @@ from flows.steps import Sentence, Step, counted
 from flows.wiring import report_link, wire
 
 with on_first_use():
-    from flows.operations import undecided_work
+    from flows.operations import matters, undecided_work
     from flows.reports import across, advice, hours, verdicts
     from flows.reports import survey as surveys
     from flows.reports import work as works
@@ -63,6 +63,8 @@ def reconcile(
         issuer_context = wire(context.folder, name)
         beside = undecided_work.beside_runs()
         survey = surveys.survey(issuer_context, from_date, to_date, beside)
+        if from_date is None and to_date is None:
+            survey = survey._replace(work=matters.numbered(issuer_context, survey.work))
         facts = across.report_across(issuer_context, survey, from_date, to_date)
         place = _place(issuer_context, keys.period(name, from_date, to_date))
         return [_Overview(facts, [*_across(facts, survey, issuer_context), place, ""])]

@@ -9,7 +9,7 @@ from types import NoneType
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 from flows.commands.parameters import Field
-from flows.steps import Option, is_placeholder
+from flows.steps import Option, Placeholder, is_placeholder
 
 REQUIRED = inspect.Parameter.empty
 _DEFAULT_FIELD = Field()._asdict()
@@ -53,6 +53,15 @@ class Parameter(NamedTuple):
 
     def _is_placeholder(self, text: str) -> bool:
         return text == self.metavar or is_placeholder(text, any_case=self.field.words)
+
+    def read(self, value: Any) -> Any:
+        """Return a value of a step as the function takes it."""
+        if self.many:
+            return list(value) if isinstance(value, list | tuple) else [value]
+        if self.type is int and isinstance(value, str):
+            return int(value.removesuffix("d"))
+        is_text = self.type is str and not isinstance(value, Placeholder)
+        return str(value) if is_text else value
 
     def is_set(self, value: Any) -> bool:
         """Return whether a command line has to give it this value."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from itertools import chain, groupby
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from flows.commands import on_first_use
 from flows.commands.context import Context
@@ -24,6 +24,8 @@ with on_first_use():
     from flows.resend import renewal
     from flows.runs import business_date, erased
     from schemas import ledger
+
+T = TypeVar("T")
 
 
 class History(NamedTuple):
@@ -63,13 +65,13 @@ def trace(context: Context, cuid: str, *, issuer: str = "", url: bool = False) -
     cardholder_trace.refuse_card_number(cuid)
 
     known, unread = context.each(issuer, lambda name: [_known(context, name, cuid, urls=url)])
-    attempts = list(chain.from_iterable(each.trace.attempts for each in known))
+    attempts = _together(each.trace.attempts for each in known)
     for link in filter(None, (attempt.url for attempt in attempts)):
         spare(link)
-    purged = list(chain.from_iterable(each.trace.purged for each in known))
-    cards = list(chain.from_iterable(each.cards for each in known))
+    purged = _together(each.trace.purged for each in known)
+    cards = _together(each.cards for each in known)
     forgotten = [each.forgotten for each in known if each.forgotten]
-    handed = list(chain.from_iterable(each.handed for each in known))
+    handed = _together(each.handed for each in known)
     facts: dict[str, Any] = {
         "cuid": cuid,
         "forgotten": forgotten,
@@ -79,14 +81,20 @@ def trace(context: Context, cuid: str, *, issuer: str = "", url: bool = False) -
     }
     for history in handed:
         facts.setdefault(history.name, []).extend(history.facts)
-    lines: list[Text] = [
-        f"forgotten at {each}: nothing is sent for this cuid again" for each in forgotten
-    ]
-    lines += list(_lines(attempts, cards, purged))
-    lines += chain.from_iterable(history.lines for history in handed)
-    is_found = attempts or cards or forgotten or any(history.facts for history in handed)
-    code = 0 if is_found else OperatorError.exit_code
+    lines = [*map(_forgotten_line, forgotten), *_lines(attempts, cards, purged)]
+    lines += _together(history.lines for history in handed)
+    found = [*attempts, *cards, *forgotten, *(history.facts for history in handed)]
+    code = 0 if any(found) else OperatorError.exit_code
     return Result(facts, lines, _next_step(cards), code).beside(unread)
+
+
+def _forgotten_line(where: str) -> Text:
+    return f"forgotten at {where}: nothing is sent for this cuid again"
+
+
+def _together(parts: Iterable[Iterable[T]]) -> list[T]:
+    """Return what is known at each issuer as one list."""
+    return list(chain.from_iterable(parts))
 
 
 def _known(context: Context, issuer: str, cuid: str, *, urls: bool) -> _Known:

@@ -20,7 +20,7 @@ from flows.wiring import now, report_link, wire
 
 with on_first_use():
     from flows.operations import conditions as beside
-    from flows.operations import undecided_work
+    from flows.operations import matters, undecided_work
     from flows.reports import open_items, run_facts, summary
     from flows.reports import survey as surveys
     from flows.reports import work as works
@@ -31,6 +31,7 @@ with on_first_use():
 WORK = (
     "due",
     "kind",
+    "numbers",
     "issuer",
     "run",
     "runs",
@@ -151,6 +152,7 @@ def _issuer(context: Context, name: str) -> _Issuer:
     issuer_context = wire(context.folder, name)
     store = issuer_context.adapters.store
     survey = surveys.survey(issuer_context, beside=undecided_work.beside_runs())
+    survey = survey._replace(work=matters.numbered(issuer_context, survey.work))
     known = survey.known
     statuses = known.statuses(survey.stored)
     waiting = {run.run for run in survey.runs if run.rows_awaited}
@@ -269,12 +271,14 @@ def conversation(line: works.Line, moment: datetime) -> Iterator[Part]:
     facts = line.facts(moment)
     about = ", ".join(filter(None, [facts["issuer"], facts["run"]]))
     head = f"due {facts['due'][:16]}, open for {facts['age']}, {facts['who']} acts"
-    yield f"{facts['kind']} ({about}; {head})"
+    named = f"{facts['kind']} {facts['numbers']}".rstrip()
+    yield f"{named} ({about}; {head})"
     yield f"   {line.sentence}"
     yield Sentence("   first: {step:bare}", step=line.first)
-    for choice in line.choices:
-        template = "   or {name}: {step:bare}"
-        yield Sentence(template, name=choice.name, step=choice.command)
+    for part in line.by_issuer:
+        for choice in part.decisions:
+            template = "   or {name}: {step:bare}"
+            yield Sentence(template, name=choice.name, step=choice.command)
 
 
 def everything_to_do(conversations: Sequence[Conversation], moment: datetime, issuer: str) -> Table:
@@ -288,7 +292,7 @@ def _row(conversation: Conversation, moment: datetime) -> list[object]:
     """Return the cells of WORK; the report is a link where its address is known."""
     line = conversation.line
     facts = line.facts(moment)
-    decisions = "; ".join(map(str, line.choices))
+    decisions = "; ".join(map(str, line.decisions))
     cells = [facts[name] for name in WORK[:-2]]
     return [*cells, _with_address(conversation.context, line), decisions]
 

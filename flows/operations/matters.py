@@ -4,12 +4,15 @@ What holds is derived (`flows.reports.survey`). Whoever looks compares it with t
 table `matter`, and opens and ends them in one act. One that is past its time is an alert.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, NamedTuple
 
+import polars as pl
 from sqlalchemy import ColumnElement, Connection, func, select
 
+from flows.errors import CardlinkError
 from flows.extensions import hooks
 from flows.operations.undecided_work import beside_runs
 from flows.reports.survey import survey
@@ -19,7 +22,7 @@ from flows.runs.adapters import Adapters
 from flows.runs.context import IssuerContext
 from flows.runs.journal import Act, enter
 from flows.runs.stored_journal import refuse_other_journal
-from schemas.database import MATTER
+from schemas.database import ATTEMPT, MATTER, RUN
 
 Place = tuple[str, str]  # kind and subject
 # a deployment whose last run failed or crashed, and the state that the orchestrator reports
@@ -45,6 +48,7 @@ class Matter(NamedTuple):
     told: datetime | None
     ended: datetime | None
     end_told: datetime | None
+    shown: dict[str, Any] | None
 
     @property
     def place(self) -> Place:
@@ -76,54 +80,114 @@ def matters(adapters: Adapters, issuer: str, *which: ColumnElement[bool]) -> lis
         return read_matters(connection, issuer, *which)
 
 
+def numbered(context: IssuerContext, works: Sequence[Work]) -> list[Work]:
+    """Return work that is shown to a person, with the number of each matter.
+
+    What has none gets one; where nothing can be written, it stays without.
+    """
+    adapters, issuer = context.adapters, context.issuer.issuer
+    with suppress(CardlinkError):
+        refuse_other_journal(adapters, issuer)
+        follow(adapters, issuer, works, is_shown=True)
+    return with_numbers(adapters, issuer, works)
+
+
+def with_numbers(adapters: Adapters, issuer: str, works: Iterable[Work]) -> list[Work]:
+    """Return work with the numbers of the matters that are open."""
+    numbers = {matter.place: matter.number for matter in matters(adapters, issuer, IS_OPEN)}
+    return [work._replace(number=numbers.get((work.kind, work.subject), 0)) for work in works]
+
+
+def by_numbers(adapters: Adapters, issuer: str, numbers: Collection[int]) -> list[Matter]:
+    """Return the matters of these numbers, also those that are over."""
+    return matters(adapters, issuer, _COLUMNS.number.in_(numbers))
+
+
 def follow(
-    adapters: Adapters, issuer: str, works: Iterable[Work], *, with_news: bool = False
+    adapters: Adapters,
+    issuer: str,
+    works: Iterable[Work],
+    *,
+    with_news: bool = False,
+    is_shown: bool = False,
 ) -> dict[Place, Matter]:
     """Open and end matters by what holds; return those that are open by kind and subject.
 
-    Without news, those that are open stay as they are.
+    Without news, those that are open stay as they are. `is_shown`: to a person.
     """
     holding: dict[Place, Work] = {}
-    for work in works:
+    for work in sorted(works, key=lambda work: (work.due, work.kind, work.subject)):
         holding.setdefault((work.kind, work.subject), work)
-    now = adapters.now()
+    looked = _Look(holding, adapters.now(), with_news=with_news, is_shown=is_shown)
     standing = _open_by_place(matters(adapters, issuer, IS_OPEN))
-    if not _changes(standing, holding, now, with_news=with_news):
+    if not looked.changes(standing):
         return standing
 
     def act(act: Act) -> dict[Place, Matter]:
         known = _open_by_place(read_matters(act.connection, issuer, IS_OPEN))
-        for place, values in _changes(known, holding, now, with_news=with_news).items():
+        for place, values in looked.changes(known).items():
             _enter(act, place, known.get(place), values)
         return _open_by_place(read_matters(act.connection, issuer, IS_OPEN))
 
     return enter(adapters, issuer, "matters", act)
 
 
-def _changes(
-    standing: Mapping[Place, Matter],
-    holding: Mapping[Place, Work],
-    now: datetime,
-    *,
-    with_news: bool,
-) -> dict[Place, dict[str, Any]]:
-    """Return what is to be written by place: of what is new, of what is late now, of what is over.
+class _Look(NamedTuple):
+    """What somebody saw who looked: what holds, when, and whether news too and for a person."""
 
-    >>> _changes({}, {}, datetime.min, with_news=True)
-    {}
-    """
-    changes: dict[Place, dict[str, Any]] = {}
-    for place, work in holding.items():
-        matter = standing.get(place)
+    holding: Mapping[Place, Work]
+    now: datetime
+    with_news: bool = True
+    is_shown: bool = False
+
+    def changes(self, standing: Mapping[Place, Matter]) -> dict[Place, dict[str, Any]]:
+        """Return what is to be written by place: of what is new, late now, shown, or over.
+
+        >>> _Look({}, datetime.min).changes({})
+        {}
+        """
+        changes = {
+            place: self._change(work, standing.get(place)) for place, work in self.holding.items()
+        }
+        for place in standing.keys() - self.holding.keys():
+            if self.with_news or not is_news(place[0]):
+                changes[place] = {"ended": self.now}
+        return {place: values for place, values in changes.items() if values}
+
+    def _change(self, work: Work, matter: Matter | None) -> dict[str, Any]:
+        values: dict[str, Any] = {}
         if matter is None:
-            opened = {"since": work.since, "run": work.run or None, "text": Line((work,)).statement}
-            changes[place] = {**opened, "late": now if work.is_alert else None}
-        elif work.is_alert and matter.late is None:
-            changes[place] = {"late": now, "text": Line((work,)).statement}
-    for place in standing.keys() - holding.keys():
-        if with_news or not is_news(place[0]):
-            changes[place] = {"ended": now}
-    return changes
+            values = {"since": work.since, "run": work.run or None}
+        if work.is_alert and (matter is None or matter.late is None):
+            values["late"] = self.now
+        if values:
+            values["text"] = Line((work,)).statement
+        if self.is_shown and (matter is None or matter.shown != work.shown):
+            values["shown"] = work.shown
+        return values
+
+
+def rows_of(adapters: Adapters, work: Work, lacking: pl.DataFrame) -> list[int]:
+    """Return the numbers of the rows that a matter is about, as far as its run has rows of it.
+
+    `lacking`: the cards without a link (`flows.reports.unlinked.unlinked`).
+    """
+    row = ATTEMPT.c
+    turn = select(RUN.c.turn).where(RUN.c.issuer == work.issuer, RUN.c.run == work.run)
+    query = select(row.row, row.cuid).where(
+        row.issuer == work.issuer, row.turn == turn.scalar_subquery(), row.row.is_not(None)
+    )
+    if work.chunk:
+        query = query.where(row.chunk == work.chunk, row.state == "awaiting")
+    elif work.codes:
+        query = query.where(row.reason.in_(work.codes))
+    else:
+        return []
+    own = lacking.filter(pl.col("run") == work.run, pl.col("reason").is_in(sorted(work.codes)))
+    cuids = set(own["cuid"])
+    with adapters.database.snapshot() as connection:
+        rows = connection.execute(query.order_by(row.row)).all()
+    return [number for number, cuid in rows if work.chunk or cuid in cuids]
 
 
 def _enter(act: Act, place: Place, known: Matter | None, values: Mapping[str, Any]) -> None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from flows.reports.ages import duration
 from flows.reports.work_kinds import Choice, Kind, kind_named, once_asked
-from flows.steps import Step, counted
+from flows.steps import PLACEHOLDERS, Step, counted
 
 DAY = timedelta(days=1)
 
@@ -42,6 +42,7 @@ class Work(NamedTuple):
     asked_on: date | None = None  # when the partner was asked about it
     day: date | None = None  # business date of its run, where a decision can be about older ones
     alert: bool | None = None  # whether it is past its time, where its kind does not say it
+    number: int = 0  # of its matter, where it is known
 
     @property
     def subject(self) -> str:
@@ -49,6 +50,15 @@ class Work(NamedTuple):
         fields = dict(self.fields)
         named = (self.run, self.chunk and f"chunk {self.chunk}", fields.get("name"))
         return " ".join(str(part) for part in named if part)
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """What a decision by number is about: it is refused where this changed since."""
+        fields = dict(self.fields)
+        decided: dict[str, Any] = {
+            name: fields[name] for name in ("closed", "gate") if name in fields
+        }
+        return {"rows": self.rows, "reasons": sorted(self.codes), **decided}
 
     @property
     def is_alert(self) -> bool:
@@ -88,6 +98,14 @@ class Line(NamedTuple):
         return sorted({work.issuer for work in self.works})
 
     @property
+    def by_issuer(self) -> list["Line"]:
+        """Its parts by issuer."""
+        return [
+            Line(tuple(work for work in self.works if work.issuer == issuer))
+            for issuer in self.issuers
+        ]
+
+    @property
     def issuer(self) -> str:
         """Its issuer, or several as a command takes them: with commas between."""
         return ",".join(self.issuers)
@@ -106,6 +124,12 @@ class Line(NamedTuple):
     def rows(self) -> int:
         """The rows, cardholders or links it is about."""
         return sum(work.rows for work in self.works)
+
+    @property
+    def numbers(self) -> str:
+        """The numbers of its matters, "" where not all are known or it is of several issuers."""
+        numbers = sorted({work.number for work in self.works})
+        return in_ranges(numbers) if all(numbers) and len(self.issuers) == 1 else ""
 
     @property
     def order(self) -> tuple[object, ...]:
@@ -187,6 +211,22 @@ class Line(NamedTuple):
             if part.works and part._is_within(choice)
         ]
 
+    @property
+    def decisions(self) -> list[Choice]:
+        """The choices, each with its command by the numbers of the matters, where they have some.
+
+        Not those whose command needs more than a reason.
+        """
+        return [self._by_number(choice) for choice in self.choices]
+
+    def _by_number(self, choice: Choice) -> Choice:
+        words = choice.command.placeholders
+        if not self.numbers or not choice.needs_reason_alone:
+            return choice
+        reason = PLACEHOLDERS[words[0]] if words else None
+        step = Step("decide", self.issuer, self.numbers, choice.label, reason=reason)
+        return choice._replace(command=step, does=choice.command)
+
     def _part(self, choice: Choice) -> "Line":
         """Return what of it a choice is about; nothing where it cannot be made yet."""
         late = Line(tuple(work for work in self.works if work.is_late))
@@ -254,6 +294,7 @@ class Line(NamedTuple):
         return {
             "due": self.due.isoformat(timespec="seconds"),
             "kind": self.kind.name,
+            "numbers": self.numbers,
             "issuer": self.issuer,
             "run": self.run,
             "runs": len(self.runs),
@@ -262,15 +303,41 @@ class Line(NamedTuple):
             "who": self.kind.who,
             "matter": self.sentence,
             "first": str(self.first),
-            "decisions": [choice.facts for choice in self.choices],
+            "decisions": [choice.facts for choice in self.decisions],
         }
 
     def record(self, now: datetime) -> dict[str, Any]:
         """Return the line of one thing to do as a row of worklist.csv (`schemas.tables.Work`)."""
         facts = self.facts(now)
-        del facts["runs"]
-        decisions = " | ".join(map(str, self.choices))
-        return facts | {"chunk": self.works[0].chunk, "decisions": decisions}
+        del facts["runs"], facts["numbers"]
+        decisions = " | ".join(map(str, self.decisions))
+        own = {"number": self.works[0].number or None, "chunk": self.works[0].chunk}
+        return facts | own | {"decisions": decisions}
+
+
+def in_ranges(numbers: Iterable[int]) -> str:
+    """Return numbers as a command takes them, in order.
+
+    >>> in_ranges([12, 15, 16, 17])
+    '12,15-17'
+    """
+    ranges: list[list[int]] = []
+    for number in numbers:
+        if ranges and number == ranges[-1][-1] + 1:
+            ranges[-1] = [ranges[-1][0], number]
+        else:
+            ranges.append([number])
+    return ",".join("-".join(map(str, ends)) for ends in ranges)
+
+
+def numbers_in(text: str) -> list[int]:
+    """Return the numbers that a text of `in_ranges` has.
+
+    >>> numbers_in("12,15-17")
+    [12, 15, 16, 17]
+    """
+    ranges = [list(map(int, part.split("-"))) for part in text.split(",")]
+    return [number for ends in ranges for number in range(ends[0], ends[-1] + 1)]
 
 
 def lines(works: Iterable[Work]) -> list[Line]:

@@ -15,7 +15,7 @@ from itertools import chain
 from typing import Final, Literal, NamedTuple
 
 from flows.extensions import hooks
-from flows.steps import CUID, EXTRACT, FILE, FOLDER, WHY, Slot, Step, Text
+from flows.steps import CUID, EXTRACT, FILE, FOLDER, RECEIPT, WHY, Slot, Step, Text
 from schemas import breaks
 from schemas.breaks import DECISIONS, KINDS, LOST, RESULT_SHORT
 from schemas.reasons import ABSENT, GONE, LINK_ENDED, UNFIT
@@ -42,11 +42,27 @@ class Choice(NamedTuple):
     widest: Literal["chunk", "run", "issuer", "issuers"] = "issuers"
     # only about what is late: where all of its work is, any of it, or some beside some that is not
     late: Literal["", "all", "any", "mixed"] = ""
+    does: Step | None = None  # what its command carries out, where it is by number
+
+    @property
+    def label(self) -> str:
+        """Its name as a command takes it."""
+        return self.name.replace(" ", "-")
+
+    @property
+    def needs_reason_alone(self) -> bool:
+        """Whether its command needs nothing more of a person, so that it can be made by number."""
+        return {*self.command.placeholders} <= {WHY.name, RECEIPT.name}
 
     @property
     def facts(self) -> dict[str, str]:
         """The choice as plain facts."""
-        return {"decision": self.name, "effect": str(self.effect), "command": str(self.command)}
+        return {
+            "decision": self.name,
+            "effect": str(self.effect),
+            "command": str(self.command),
+            "does": str(self.does or self.command),
+        }
 
     def __str__(self) -> str:
         return f"{self.name}: {self.command}"

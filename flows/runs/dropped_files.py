@@ -18,7 +18,7 @@ FOLDERS = ("extracts", "results", "corrections", *names("DROPPED"))
 # what file managers, browsers, transfers and editors leave beside files; what begins with a dot is
 # hidden, of a Mac (._x.csv), or under way (rsync's .x.csv.Xy12ab)
 _COMPANION = re.compile(
-    r"\..*|Thumbs\.db|desktop\.ini|~\$.*|.*(?::Zone\.Identifier|\.filepart|\.part|\.partial"
+    r"\.(?!\.).*|Thumbs\.db|desktop\.ini|~\$.*|.*(?::Zone\.Identifier|\.filepart|\.part|\.partial"
     r"|\.crdownload|\.tmp|\.swp|~)",
     re.IGNORECASE,
 )

@@ -202,6 +202,19 @@ def test_a_file_name_that_is_not_utf_8_is_shown_printably_and_cannot_be_opened(
         store.open(found[0])
 
 
+def test_which_write_of_an_object_it_was_is_told_without_digits_that_look_like_a_card(
+    tmp_path: Path,
+) -> None:
+    store = LocalStore(tmp_path)
+    store.create("a", b"x")
+    [first] = store.keys("")
+    store.replace("a", [b"y"])
+    [second] = store.keys("")
+
+    assert first.version != second.version
+    assert not any(char.isdigit() for char in first.version + second.version)
+
+
 def test_folders_without_objects_are_not_shown(tmp_path: Path) -> None:
     (tmp_path / "runs/empty/deeper").mkdir(parents=True)
     (tmp_path / "runs/.tmp-folder").mkdir()

@@ -15,6 +15,7 @@ import pytest
 from flows.adapters import local
 from flows.adapters.local import LocalStore
 from flows.errors import CardlinkError
+from flows.runs.identity import lettered
 from flows.runs.keys import FOLDER_TIME, TEMPORARY, shown
 from flows.runs.retry import Retry
 from flows.runs.store import (
@@ -280,7 +281,7 @@ def test_an_entry_says_what_is_pinned(store: LocalStore, tmp_path: Path) -> None
         opened = source.entry
 
     moment = datetime(2023, 11, 14, 22, 13, 20, 123457, UTC)
-    version = f"{status.st_ino}-5-1700000000123456789"
+    version = lettered(f"{status.st_ino:x}-5-{1_700_000_000_123_456_789:x}")
     assert Entry("a/b", 5, moment, version) == listed == opened
 
 

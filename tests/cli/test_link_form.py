@@ -68,7 +68,7 @@ def test_a_form_is_learned_shown_and_confirmed_once(bank: Bench, tmp_path: Path)
 
     assert [] == before
     assert [True] == [text.startswith(f"120 links have the form {HEX}") for text in learned]
-    assert choice["command"].partition(" link-form ")[2] in learned[0]
+    assert choice["does"].partition(" link-form ")[2] in learned[0]
     assert ("partner", 120) == (line["who"], line["rows"])
     assert f"{choice['command']} --dry-run" == line["first"]
     assert ("confirmed", HEX, 120) == (done["what"], done["form"], done["links"])

@@ -79,7 +79,8 @@ def cardlink(folder: Path, *arguments: str) -> Result:
 
 def told(folder: Path, *arguments: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(cardlink(folder, "--json", *arguments).stdout)
-    return found
+    # of a decision by number: what its command says
+    return {**found, **found["outcomes"][0]} if found.get("outcomes") else found
 
 
 def decided(folder: Path, *arguments: str) -> Result:

@@ -31,6 +31,7 @@ from tests.lives.worklines import (
     is_past,
     joined,
     key_of,
+    meanings,
     names_of,
     targets_of,
     things,
@@ -95,6 +96,8 @@ class Operator:
     # how often a line was done as it says, and stood there again
     repeated: dict[str, int] = field(default_factory=dict)
     has_sent: set[str] = field(default_factory=set)  # issuers with new chunks today
+    # what decisions by number carry out
+    meanings: dict[tuple[str, ...], Sequence[str]] = field(default_factory=dict)
 
     @property
     def folder(self) -> Path:
@@ -109,11 +112,16 @@ class Operator:
     def give(self, *words: str, by: Counter[str] | None = None) -> WorkLine:
         """Give one command; return what it reports."""
         counted = self.given if by is None else by
-        counted[verb_of(words)] += 1
+        meant = self.meant(words)
+        counted[verb_of(meant)] += 1
         self.history.append(words)
-        if words[0] == "outbox" and words[1] in SHELVED:
-            self._shelve(words[1], words[2], words[3 : words.index("--reason")])
+        if meant[0] == "outbox" and meant[1] in SHELVED:
+            self._shelve(meant[1], meant[2], meant[3 : meant.index("--reason")])
         return self.command_line.give(*words, options=("--json",)).report
+
+    def meant(self, words: Sequence[str]) -> Sequence[str]:
+        """Return the command that a decision by number carries out, as the worklist has it."""
+        return self.meanings.get(tuple(words[:4]), words)
 
     def _shelve(self, act: str, run: str, numbers: Sequence[str]) -> None:
         """Note where chunks of a run are that were held, cancelled or released."""
@@ -164,6 +172,7 @@ class Operator:
         by_name = {bank.name: bank for bank in banks}
         self.has_sent.clear()
         report = self.give("worklist")
+        self.meanings = dict(meanings([*report["worklist"], *report["together"]]))
         over = {bank.name for bank in banks if bank.is_over}
         left = [line for line in things(report["worklist"]) if not is_past(line, over)]
         for bank in banks:
@@ -207,7 +216,7 @@ class Operator:
         words = filled(line["command"]) if line["command"] else []
         bank = banks[0]
         for each in banks:
-            each.census.note(words, each.name, targets_of(line, each.name))
+            each.census.note(self.meant(words), each.name, targets_of(line, each.name))
         match line["kind"].split():
             case _ if "is_given_up" in line:
                 self._do(words, banks)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, NamedTuple
@@ -74,6 +75,6 @@ class CommandLine:
         return Output(done.exit_code, text, report)
 
 
-def verb_of(words: tuple[str, ...]) -> str:
+def verb_of(words: Sequence[str]) -> str:
     """Return the name of a command."""
     return " ".join(words[: 2 if words[0] in ("outbox", "mend") else 1])

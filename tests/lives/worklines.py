@@ -186,6 +186,16 @@ def choices(line: WorkLine) -> dict[str, str]:
     return {choice["decision"]: choice["command"] for choice in line["decisions"]}
 
 
+def meanings(lines: Iterable[WorkLine]) -> Iterator[tuple[tuple[str, ...], list[str]]]:
+    """Yield what each decision by number carries out, by its words without the reason."""
+    for line in lines:
+        for choice in line["decisions"]:
+            words = filled(choice["command"])
+            if words[0] == "decide":
+                yield tuple(words[:4]), filled(choice["does"])
+        yield from meanings(line.get("each", ()))
+
+
 def is_past(line: WorkLine, over: Collection[str]) -> bool:
     """Return whether a line names days without a file, of an issuer that sends none any more."""
     return line["kind"] == NO_FILE and line["issuer"] in over
@@ -193,7 +203,8 @@ def is_past(line: WorkLine, over: Collection[str]) -> bool:
 
 def is_inquiry(line: WorkLine) -> bool:
     """Return whether a line asks the partner, and is not about something that is given up."""
-    return bool(_question(line)) and "give-up" not in shlex.split(line["command"])
+    words = shlex.split(line["command"])
+    return bool(_question(line)) and not any(word.startswith("give-up") for word in words)
 
 
 def _question(line: WorkLine) -> str:

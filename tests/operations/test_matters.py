@@ -11,7 +11,7 @@ from sqlalchemy import func, insert, select
 
 from flows.database.connection import Database
 from flows.errors import BugError
-from flows.operations.matters import IS_OPEN, Matter, Place, _changes, follow, matters
+from flows.operations.matters import IS_OPEN, Matter, Place, _Look, follow, matters
 from flows.reports import work_kinds as kinds
 from flows.reports.work import Work
 from flows.reports.work_kinds import every_kind
@@ -38,7 +38,7 @@ def test_after_any_looks_exactly_what_holds_is_open(looks: list[set[Work]]) -> N
 
     for holding in looks:
         places = {(work.kind, work.subject): work for work in holding}
-        for place, values in _changes(standing, places, NOON, with_news=True).items():
+        for place, values in _Look(places, NOON).changes(standing).items():
             if "ended" in values:
                 del standing[place]
             else:

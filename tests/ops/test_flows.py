@@ -244,6 +244,9 @@ def test_an_entry_of_a_few_lines_is_a_command_and_a_form() -> None:
 WHY = "ticket INC0012345, agreed 2026-11-20"
 TODAY = datetime.now(UTC).date()
 FILLED: dict[str, Any] = {
+    "number": 1,
+    "numbers": "1",
+    "choice": "give-up",
     "issuer": "bank",
     "reason": WHY,
     "break_name": "RESULT_SHORT",

@@ -84,10 +84,9 @@ def test_a_night_comes_off_the_worklist_step_by_step_by_the_commands_it_names(
     assert cardlink(tmp_path, *decided(short, "lost")).exit_code in (0, 3, 4)
     seen.append(set(work(tmp_path)))
     [lost] = work(tmp_path)["rows decided lost, to send again"]
-    shown = told(tmp_path, *decided(lost, "send again"))  # a dry run, whose next line sends them
-    repeat = told(tmp_path, *words(shown["next"]))["run"]
-    for sent in bank.manifest(repeat).chunks:
-        answer(bank, repeat, sent.number)
+    repeat = told(tmp_path, *decided(lost, "send again"))["run"]
+    for sealed in bank.manifest(repeat).chunks:
+        answer(bank, repeat, sealed.number)
     cardlink(tmp_path, "ingest", "bank")
     seen.append(set(work(tmp_path)))
 
@@ -131,7 +130,7 @@ def test_reconcile_writes_the_worklist_as_page_workbook_and_csv(
     folder = reconciliation("bank")
     listed = pl.read_csv(
         BytesIO(bank.content(f"{folder}worklist.csv")),
-        schema_overrides={"chunk": pl.UInt32, "rows": pl.UInt32},
+        schema_overrides={"number": pl.UInt32, "chunk": pl.UInt32, "rows": pl.UInt32},
     )
     page = unescape(bank.content(f"{folder}report.html").decode())
     book = bank.content(f"{folder}report.xlsx")
@@ -140,7 +139,7 @@ def test_reconcile_writes_the_worklist_as_page_workbook_and_csv(
     assert [f'cardlink upload {run} {chunk} --to "FOLDER"' for chunk in (1, 2)] == [
         *listed["first"]
     ]
-    for text in (f'upload {run} --to "FOLDER"', f'outbox hold {run} 1 2 --reason "WHY"'):
+    for text in (f'upload {run} --to "FOLDER"', 'decide bank 1-2 hold-back --reason "WHY"'):
         assert f"cardlink {text}" in page
     assert openpyxl.load_workbook(BytesIO(book)).sheetnames[0] == "Worklist"
 

@@ -20,7 +20,7 @@ from pydantic import BaseModel
 
 from flows.extensions import settings_tables
 from flows.redaction import redact, redacted
-from schemas.issuer import Issuer
+from schemas.issuer import Issuer, KernelSettings
 from schemas.settings import Act
 
 MOST: Final = 8  # changes that are named in a sentence
@@ -39,7 +39,7 @@ BY_ACT: Final[Mapping[Act, Sequence[str]]] = {
         "resend",
         "retention",
         "audit",
-        *settings_tables(),
+        *(settings_tables().keys() - KernelSettings.model_fields.keys()),
     ),
     "mapping": (
         "source",

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Executable, delete, insert, select, update
 
 from flows.cli.main import main
 from flows.database.connection import Database
+from flows.extensions.governance.changes import Change
 from flows.extensions.governance.in_force import SettingsLostError, SettingsNotAgreedError
 from flows.extensions.governance.requests import number_of
 from flows.extensions.governance.tables import REQUEST, SETTINGS_IN_FORCE
@@ -446,3 +447,9 @@ def test_every_command_that_changes_something_is_refused_under_settings_nobody_a
     exempt = [entry.name for entry in ENTRIES if entry.changes and not entry.is_governed]
 
     assert {"agree", "recover"} == set(exempt)
+
+
+def test_a_change_of_how_extracts_are_read_is_one_of_the_mapping() -> None:
+    acts = [Change(name, 1, 2).act for name in ("source.delimiter", "four_eyes.hours")]
+
+    assert ["mapping", "settings"] == acts

@@ -298,6 +298,7 @@ def test_every_command_and_form_that_changes_something_asks_who_acts() -> None:
         "upload",
         "report",
         "worklist",
+        "show",
         "cardholders",
         "programme",
         "trace",
