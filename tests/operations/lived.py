@@ -27,7 +27,9 @@ class Lived(NamedTuple):
     @classmethod
     def of(cls, bench: Bench) -> Lived:
         """Return what a bench with a database in a file has lived."""
-        return cls(bench, bench.snapshot(), Path(bench.database.place).read_bytes())
+        objects = bench.snapshot()
+        bench.database.close()  # what it was told last is in its file then
+        return cls(bench, objects, Path(bench.database.place).read_bytes())
 
     def changed(self, objects: Objects | None = None, *statements: str) -> Bench:
         """Return a bench with these objects, on whose database these statements were executed."""
