@@ -82,10 +82,7 @@ def follow_links(
     settings = context.issuer.table(ServiceSettings)
     profile = settings or INTERFACE
     transactions = ingest_transactions(context.adapters, issuer, reversed(stored), profile)
-    if run:
-        runs = [_with_links(context.adapters, run)]
-    else:
-        runs = [candidate for candidate in stored if _is_followed(candidate, today)]
+    runs = _followed_runs(context.adapters, stored, run, today)
     check = _UNCHECKED
     if service is not None and settings is not None:
         check = check_links(context, service, settings, runs, recheck=recheck)
@@ -107,6 +104,15 @@ def follow_links(
         "doubts": unknown_words(runs),
         "funnel": funnel,
     }
+
+
+def _followed_runs(
+    adapters: Adapters, stored: Sequence[StoredRun], run: str, today: date
+) -> list[StoredRun]:
+    """Return the run that is named, else those whose links are still current."""
+    if run:
+        return [_with_links(adapters, run)]
+    return [candidate for candidate in stored if _is_followed(candidate, today)]
 
 
 def _with_links(adapters: Adapters, run_id: str) -> StoredRun:

@@ -6,7 +6,7 @@ profile is guessed by names alone; a guess that could be wrong is a doubt, which
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import date, datetime
 from itertools import chain, product
 from typing import Any, Final, NamedTuple
@@ -153,11 +153,9 @@ def guessed(table: str, document: object, types: Mapping[str, str], profile: Pro
         usual = [_last_name(place) for place in NAMES[f"{table}.{field}"].usual]
         if field == RECORD or not usual or _is_found(document, fields[RECORD], places):
             continue
-        single = [path for path in in_record if "[]" not in path]
-        named = [path for path in single if _last_name(path) in usual]
-        if not named and f"{table}.{field}" == "link.url":
-            named = _only([path for path in single if in_record[path] == ADDRESS])
-        paths = sorted(named, key=lambda path: path.count("."))
+        paths = _called(in_record, usual)
+        if not paths and f"{table}.{field}" == "link.url":
+            paths = _only_address(in_record)
         if paths:
             lines.append(f"{table}.{field} = {toml(paths[:1])}  # guessed")
             doubts.append(f"{table}.{field}: is it {' or '.join(paths)}?")
@@ -166,8 +164,15 @@ def guessed(table: str, document: object, types: Mapping[str, str], profile: Pro
     return Guess(lines, doubts)
 
 
-def _only(paths: list[str]) -> list[str]:
-    """Return the path where there is one alone."""
+def _called(in_record: Mapping[str, str], usual: Collection[str]) -> list[str]:
+    """Return the paths that end in one of these names, the nearest to the top first."""
+    named = [path for path in in_record if "[]" not in path and _last_name(path) in usual]
+    return sorted(named, key=lambda path: path.count("."))
+
+
+def _only_address(in_record: Mapping[str, str]) -> list[str]:
+    """Return the path of the only address that came, nothing where there are several."""
+    paths = [path for path, kind in in_record.items() if kind == ADDRESS and "[]" not in path]
     return paths if len(paths) == 1 else []
 
 
