@@ -120,8 +120,8 @@ def test_six_changed_rows_of_a_delta_are_counted_listed_and_sent_by_one_command(
     assert 6 == about.rows
     assert "2 have another name, 4 another address" in about.sentence
     assert [
-        f'cardlink mend keep-link {done.manifest.run} --changed --reason "WHY"',
-        f'cardlink resubmit {done.manifest.run} --changed --reason "WHY"',
+        f'cardlink mend keep-link {done.manifest.run} --changed --rows 6 --reason "WHY"',
+        f'cardlink resubmit {done.manifest.run} --changed --reason "WHY" --dry-run',
     ] == [str(choice.command) for choice in about.choices]
     assert dict.fromkeys("abcdef", "changed") | {"g": "delivered", "h": "delivered"} == {
         cuid: state for cuid, state in stand(place).items() if cuid != "new"
