@@ -39,6 +39,7 @@ from schemas.views import VIEWS
 from tests import sample_bank, transcript
 from tests.interface_table import interface_page
 from tests.man_page import man_page
+from tests.tables_picture import design_page
 
 DEPLOY: Final = Path(__file__).parent.parent / "deploy"
 MADE: Final = "<!-- Written by `python -m tests.reference`. -->\n"
@@ -447,6 +448,7 @@ PAGES: Final = {
     "acknowledgement.schema.json": acknowledgement_schema,
     "cardlink.1": man_page,
     "delivery.schema.json": delivery_schema,
+    "../DESIGN.md": design_page,
 }
 
 
