@@ -430,8 +430,10 @@ def acting(who: str) -> Iterator[None]:
 
 @contextmanager
 def deciding(command: str) -> Iterator[None]:
-    """Let everything that is decided meanwhile say that this command line decided it."""
-    token = _COMMAND.set(command)
+    """Let everything that is decided meanwhile say that this command line decided it; within
+    another one, that that did.
+    """
+    token = _COMMAND.set(_COMMAND.get() or command)
     try:
         yield
     finally:

@@ -274,6 +274,7 @@ CASES: dict[str, Callable[[Path], Facts]] = {
 }
 ROWS = {"submit", "resubmit", "renew"}  # held to what is sent, below
 ANSWERED = {"answers"}  # held to it in tests/operations/test_questions.py
+BY_NUMBER = {"decide"}  # in tests/cli/test_by_number.py
 LINKED = {"link"}  # in tests/extensions/partner_api/test_many_links.py
 
 
@@ -282,7 +283,7 @@ def test_every_command_with_a_dry_run_is_held_to_it() -> None:
         one.name for one in ENTRIES if any(given.name == "dry_run" for given in one.parameters)
     }
 
-    assert trying == CASES.keys() | ROWS | ANSWERED | LINKED
+    assert trying == CASES.keys() | ROWS | ANSWERED | BY_NUMBER | LINKED
 
 
 @pytest.mark.parametrize("command", quick(14, list(CASES)))

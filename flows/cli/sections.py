@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 SECTIONS: Final[Mapping[str, Sequence[str]]] = {
-    "Every day": ("submit", "upload", "ingest", "deliver", "worklist"),
+    "Every day": ("submit", "upload", "ingest", "deliver", "worklist", "show", "decide"),
     "Look": (
         "report",
         "trace",

@@ -13,7 +13,7 @@ from flows.commands.parameters import DryRun, Field, Number, Reason
 from flows.commands.result import Part, Result, of_several
 from flows.commands.worklist import conversation
 from flows.configuration import issuers
-from flows.errors import OperatorError
+from flows.runs.shown_rows import OtherRowsError
 from flows.steps import Placeholder, Sentence, Slot, Step
 from flows.wiring import config_folder, wire
 
@@ -42,7 +42,7 @@ Numbers = Annotated[
 ChoiceName = Annotated[str, Field(pattern=r"[A-Za-z][A-Za-z-]*")]
 
 
-class ChangedMatterError(OperatorError):
+class ChangedMatterError(OtherRowsError):
     """What a matter is about is not what was shown last."""
 
     message = "{issuer} {number}: {difference}. Nothing was done."
@@ -154,6 +154,7 @@ def decide(
     """
     chosen = works.numbers_in(numbers)
     known = _known(context, issuer, chosen)
+    _refuse_partly_over(known, chosen)
     selected = [known.by_number(number) for number in chosen]
     for work in selected:
         _refuse_changed(known, work)
@@ -177,6 +178,15 @@ def _known(context: Context, issuer: str, numbers: Sequence[int]) -> _Known:
     by_number = {matter.number: matter for matter in stored.by_numbers(adapters, issuer, numbers)}
     listed = stored.with_numbers(adapters, issuer, survey.work)
     return _Known(issuer_context, survey, listed, by_number)
+
+
+def _refuse_partly_over(known: _Known, numbers: Sequence[int]) -> None:
+    """Raise ChangedMatterError where some of the matters are over, and others are open."""
+    still_open = {work.number for work in known.listed}.intersection(numbers)
+    over = [number for number in numbers if number not in still_open]
+    if over and still_open:
+        difference = f"it is over, and {works.in_ranges(sorted(still_open))} is open"
+        raise ChangedMatterError(issuer=known.issuer, number=over[0], difference=difference)
 
 
 def _refuse_changed(known: _Known, work: works.Work) -> None:

@@ -73,8 +73,10 @@ def test_a_choice_is_carried_out_on_some_of_the_matters_of_a_line(
 
     assert (0, 1) == (tried.exit_code, done["cards"])
     assert " decide bank 2 give-up" in tried.stderr
-    assert (2, "1") == (again.exit_code, work(tmp_path)["rows to correct"]["numbers"])
-    assert "bank has no open matter 2: it is over" in again.stderr
+    mixed = cardlink(tmp_path, "decide", "bank", "1-2", "give-up", *WHY)
+    assert (0, "1") == (again.exit_code, work(tmp_path)["rows to correct"]["numbers"])
+    assert "bank: done already, by " in again.stdout
+    assert "bank 2: it is over, and 1 is open. Nothing was done." in mixed.stderr
 
 
 def test_what_was_not_shown_cannot_be_decided_and_what_cannot_be_chosen_is_said(

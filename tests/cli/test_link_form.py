@@ -70,7 +70,7 @@ def test_a_form_is_learned_shown_and_confirmed_once(bank: Bench, tmp_path: Path)
     assert [True] == [text.startswith(f"120 links have the form {HEX}") for text in learned]
     assert choice["does"].partition(" link-form ")[2] in learned[0]
     assert ("partner", 120) == (line["who"], line["rows"])
-    assert f"{choice['command']} --dry-run" == line["first"]
+    assert f"{choice['does']} --dry-run" == line["first"]
     assert ("confirmed", HEX, 120) == (done["what"], done["form"], done["links"])
     assert "link forms to confirm" not in work(tmp_path)
     assert ["120 of the last 120 links have it"] == [

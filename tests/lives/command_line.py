@@ -20,6 +20,7 @@ FORESEEN = {  # exit codes: an extract may be refused or held, and results may l
     "report": (0, 3, 4),
     "ingest": (0, 3, 4),
     "mend": (0, 3, 4),
+    "decide": (0, 3, 4),  # what `mend` closes may leave other breaks open
     "resubmit": (0, 2, 3),  # 2: of several runs one has nothing to send
     "renew": (0, 2, 3),  # 2: cards that cannot be renewed before somebody acts
     "reconcile": (0, 3, 4),

@@ -12,7 +12,7 @@ from flows.results.read import ResultRows
 from flows.results.reconcile import reconcile
 from schemas.issuer import Limits
 from schemas.manifest import Counts, Manifest, ManifestChunk, SourceIdentity
-from schemas.source import SourceSettings
+from tests.night import issuer
 from tests.results.outcomes import RUN, attribute_all, link, refusal, result, sent_rows
 
 TODAY = date(2026, 11, 21)
@@ -81,7 +81,7 @@ def test_a_trailer_that_counts_otherwise_does_not_balance() -> None:
 def test_the_count_is_called_by_the_record_that_states_it(
     source: dict[str, str], record: str
 ) -> None:
-    counted_in = SourceSettings.model_validate(source).counted_in
+    counted_in = issuer(source=source).source.counted_in
 
     lines = balance(manifest(), reconcile(sent_rows(), [], TODAY).chunks, 0, 0, counted_in)
 

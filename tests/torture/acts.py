@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from flows.commands.context import Context
 from flows.commands.entry import Entry
+from flows.commands.worklist import worklist
 from flows.extensions.privacy.erasure import ERASING
 from flows.registry import ENTRIES
 from flows.reports.work_kinds import UNKNOWN_SINGLES
@@ -143,7 +144,17 @@ def _lost(folder: Path) -> Facts:
     return {"issuer": bench.issuer.issuer, **WHY}
 
 
+def _numbered(folder: Path) -> Facts:
+    """Prepare matters that were shown by their numbers, one of which can be given up."""
+    answered(folder)
+    listed = worklist(Context(folder), "bank").facts["worklist"]
+    names = {line["numbers"]: {each["decision"] for each in line["decisions"]} for line in listed}
+    number = next(number for number, decisions in names.items() if "give up" in decisions)
+    return {"issuer": "bank", "numbers": number, "choice": "give-up", **WHY}
+
+
 MORE = {
+    "decide": Act("decide", _numbered),
     "link": Act("link", _to_link(row=2), unsure=UNKNOWN_SINGLES),
     "link --errors": Act("link", _to_link(errors=True), unsure=UNKNOWN_SINGLES),
     "placements": Act("placements", _to_follow),

@@ -33,6 +33,7 @@ ALONE = {
     "outbox uploaded": "it records what a person did",
     "upload": "it records what a person did",
     "recover": "the store says what is applied; nothing is sent by it",
+    "decide": "what it carries out is an act by its own name",
     "mend take-over": "it ends a dead claim; nothing is sent by it",
 }
 TRAIL_ALONE = {"audit accept"}
@@ -183,6 +184,7 @@ OTHERS: dict[str, dict[str, Any]] = {
     "backfill": {"issuer": "bank", "first_day": DAY, "last_day": DAY},
 }
 TOGETHER = {"questions", "answers", "reconcile"}  # they report each issuer that refuses, and go on
+BY_NUMBER = {"decide"}  # what it carries out refuses
 FIRST = (*OTHERS, *SOME)  # whatever sends is among them
 
 
@@ -217,4 +219,4 @@ def after_a_night(folder: Path, case: dict[str, Any]) -> dict[str, Any]:
 def test_every_command_that_changes_something_is_among_them() -> None:
     changing = {each.name for each in ENTRIES if each.changes} | {"upload"}  # with --done
 
-    assert changing == {*CASES, *OTHERS, *TOGETHER, "recover"}
+    assert changing == {*CASES, *OTHERS, *TOGETHER, *BY_NUMBER, "recover"}
