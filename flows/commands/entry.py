@@ -145,10 +145,13 @@ class Entry(Generic[P]):
                 return done
 
     def _digest(self, values: Mapping[str, Any]) -> str:
-        """Return what tells the line of a decision from others; "" where it names a person."""
-        if not values.get("reason") or values.get("dry_run") or values.get("cuid"):
+        """Return what tells the line of a decision, or of its dry run, from others; "" where it
+        names a person.
+        """
+        if not values.get("reason") or values.get("cuid"):
             return ""
-        return identity.digest(redact(self.step(values).line()).encode())[:16]
+        line = self.step({**values, "dry_run": False}).line()
+        return identity.digest(redact(line).encode())[:16]
 
     def _done_before(
         self, context: Context, values: Mapping[str, Any], command: str
