@@ -9,6 +9,7 @@ import unicodedata
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import date
+from itertools import product
 from typing import Final, NamedTuple
 
 from flows.vocabulary import is_known
@@ -92,8 +93,10 @@ _ID = "(?=[0-9A-Za-z_-]{0,39}[0-9])(?=[0-9_-]{0,39}[A-Za-z])[0-9A-Za-z_-]{6,40}(
 _CODE = r"(?:[A-Z]{1,2}|[A-Z]{3,12}(?:_[A-Z]{2,12}){0,4})[-_]?[0-9]{1,4}"
 _BEFORE_CODE = "|".join(
     f"(?<={word}{gap})"
-    for word in ("ode", "CODE", "rror", "ERROR", "ehler", "rreur", "ehlercode")
-    for gap in (" ", ": ", "=", " #", ":")
+    for word, gap in product(
+        ("ode", "CODE", "rror", "ERROR", "ehler", "rreur", "ehlercode"),
+        (" ", ": ", "=", " #", ":"),
+    )
 )
 _ID_SPLIT = re.compile(rf"({_ID_WORD})({_ID_GAP})({_ID})")
 _LENGTH = "(?:[34]|1[2-9])"

@@ -132,7 +132,7 @@ def _flaw_of(signatures: Sequence[Signature]) -> str:
     """Return why the signatures of a key hold nothing, "" where they do; gpg takes the first flaw
     in silence, and says of the second that the key has no user.
     """
-    notations = {name for signature in signatures for name in signature.notations}
+    notations = set[str]().union(*(signature.notations for signature in signatures))
     if notations:
         names = ", ".join(sorted(_FOREIGN.sub("?", name)[:60] for name in notations))
         return f"has a critical notation that must be understood and is not: {names}"

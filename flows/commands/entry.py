@@ -249,13 +249,14 @@ class Entry(Generic[P]):
         values: dict[str, Any] = {}
         for parameter in parameters_of(self.run):
             if not parameter.argument:
-                given = options.get(parameter.option.removeprefix("--"))
+                value = options.get(parameter.option.removeprefix("--"))
             elif parameter.many:
-                given, arguments = arguments, []
+                value = arguments
+                arguments = []
             else:
-                given = arguments.pop(0) if arguments else None
-            if given is not None:
-                values[parameter.name] = parameter.read(given)
+                value = arguments.pop(0) if arguments else None
+            if value is not None:
+                values[parameter.name] = parameter.read(value)
         return values
 
     def has_parameter(self, name: str) -> bool:
@@ -333,9 +334,9 @@ def entry(
     """Make an entry of a function; `form` is its Prefect form, or a sentence why it has none."""
 
     def of_function(run: Callable[Concatenate[Context, P], Result]) -> Entry[P]:
-        made = Entry(name, run, form, acts or {}, records, decides, ungoverned)
-        _BY_NAME[name] = made
-        return made
+        command = Entry(name, run, form, acts or {}, records, decides, ungoverned)
+        _BY_NAME[name] = command
+        return command
 
     return of_function
 

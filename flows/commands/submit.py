@@ -78,7 +78,8 @@ def submit(
         cardlink submit first-bank
     """
     issuer_context = wire(context.folder, issuer, dry_run=dry_run)
-    names, waiting = [extract], list[str]()
+    names = [extract]
+    waiting: list[str] = []
     if not extract:
         names, waiting = _to_submit(issuer_context, remember=not dry_run)
     requests = [submission.Request(name, business_date, opened, new_run_reason) for name in names]

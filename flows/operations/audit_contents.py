@@ -206,9 +206,14 @@ def _results(run: StoredRun) -> dict[str, list[Ingest]]:
     return answered
 
 
+def _is_changed(files: Sequence[Ingest]) -> bool:
+    """Return whether result files of one name have several contents."""
+    return len({file.sha256 for file in files}) > 1
+
+
 def _answer_findings(run: StoredRun, ingested: Results) -> Iterator[Finding]:
     """Yield the result files that came again and answer a row otherwise, until that is decided."""
-    changed = {name for name, each in ingested.items() if len({one.sha256 for one in each}) > 1}
+    changed = {name for name, files in ingested.items() if _is_changed(files)}
     if not changed:
         return
     decided = decided_rows(run.closed_breaks).filter(kind=CONFLICTING_RESULT)

@@ -7,6 +7,7 @@ table `matter`, and opens and ends them in one act. One that is past its time is
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from itertools import chain
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -70,7 +71,7 @@ def watch(context: IssuerContext, failures: Collection[Failure] = ()) -> list[Ma
 
 def holding(context: IssuerContext, failures: Collection[Failure] = ()) -> list[Work]:
     """Return what holds now, news too."""
-    news = [work for of_extension in hooks("news") for work in of_extension(context, failures)]
+    news = chain.from_iterable(find_news(context, failures) for find_news in hooks("news"))
     return [*news, *survey(context, beside=beside_runs()).work]
 
 
@@ -85,7 +86,8 @@ def numbered(context: IssuerContext, works: Sequence[Work]) -> list[Work]:
 
     What has none gets one; where nothing can be written, it stays without.
     """
-    adapters, issuer = context.adapters, context.issuer.issuer
+    adapters = context.adapters
+    issuer = context.issuer.issuer
     with suppress(CardlinkError):
         refuse_other_journal(adapters, issuer)
         follow(adapters, issuer, works, is_shown=True)

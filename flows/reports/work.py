@@ -337,7 +337,7 @@ def numbers_in(text: str) -> list[int]:
     [12, 15, 16, 17]
     """
     ranges = [list(map(int, part.split("-"))) for part in text.split(",")]
-    return [number for ends in ranges for number in range(ends[0], ends[-1] + 1)]
+    return list(chain.from_iterable(range(ends[0], ends[-1] + 1) for ends in ranges))
 
 
 def lines(works: Iterable[Work]) -> list[Line]:

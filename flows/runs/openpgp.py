@@ -152,7 +152,8 @@ def signatures_in(binary: Sequence[bytes]) -> list[Signature]:
 
 def _signature(body: memoryview) -> Signature:
     # RFC 4880 5.2.3: version, type, two algorithms, then what is signed with the key
-    place, end = 6, 6 + int.from_bytes(body[4:6], "big")
+    place = 6
+    end = place + int.from_bytes(body[4:6], "big")
     names: list[str] = []
     while place < end:
         length = _new_length(body, place)

@@ -67,12 +67,18 @@ class Channel(Protocol):
 
 
 def write_notice(
-    connection: Connection, issuer: str, kind: str, at: datetime, title: str, text: str, **more: Any
+    connection: Connection,
+    issuer: str,
+    kind: str,
+    moment: datetime,
+    title: str,
+    text: str,
+    **more: Any,
 ) -> None:
     """Write what people are told within an act."""
     last = select(func.max(NOTICE.c.number)).where(NOTICE.c.issuer == issuer)
     number = (connection.execute(last).scalar() or 0) + 1
-    values = {"kind": kind, "at": at, "title": redact(title), "text": redact(text), **more}
+    values = {"kind": kind, "at": moment, "title": redact(title), "text": redact(text), **more}
     connection.execute(insert(NOTICE).values(issuer=issuer, number=number, **values))
 
 

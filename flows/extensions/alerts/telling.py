@@ -41,12 +41,12 @@ def events(context: IssuerContext) -> Iterator[Event]:
         labels = {"prefect.resource.name": matter.kind, "issuer": issuer}
         payload = {"kind": matter.kind, "subject": matter.subject, "text": matter.text}
         payload["then"] = str(kind_named(matter.kind).then) if is_known(matter.kind) else ""
-        opened, closed = 2 * matter.number, 2 * matter.number + 1
+        opened = 2 * matter.number
         resource = f"cardlink.alert.{issuer}.{place}"
         if matter.told is None:
             yield Event("alert.opened", resource, opened, labels, payload)
         if matter.ended is not None:
-            yield Event("alert.closed", resource, closed, labels, payload)
+            yield Event("alert.closed", resource, opened + 1, labels, payload)
 
 
 def after_watch(context: IssuerContext) -> list[str]:

@@ -175,7 +175,8 @@ def _to_deliver(context: IssuerContext, book: Book, now: datetime) -> ToDeliver:
 
 def _forgotten(context: IssuerContext) -> Iterator[Work]:
     """Yield the erasures whose cardholders deliveries still name."""
-    adapters, issuer = context.adapters, context.issuer.issuer
+    adapters = context.adapters
+    issuer = context.issuer.issuer
     acts = unfinished_erasures(adapters, issuer)
     if acts and not is_interrupted(acts) and names_erased(adapters, issuer):
         step, note = _next_of_erasure(context)
@@ -194,7 +195,8 @@ def _next_of_erasure(context: IssuerContext) -> tuple[Step, str]:
     """Return what is next until nothing that was delivered names who is erased, and who is waited
     for: a delivery, the receipt of a receiver, or a purge.
     """
-    adapters, issuer = context.adapters, context.issuer.issuer
+    adapters = context.adapters
+    issuer = context.issuer.issuer
     for receiver, number in withdrawals_owed(adapters, issuer, erased_people(adapters, issuer)):
         if number is None:
             return Step("deliver", issuer), f"{receiver} is not told yet."
@@ -236,7 +238,8 @@ def _deliveries(context: IssuerContext, now: datetime) -> Iterator[Work]:
     """Yield the last delivery of links to each receiver, unless it is confirmed: it has not come
     there, or nobody has said that it has.
     """
-    adapters, issuer = context.adapters, context.issuer
+    adapters = context.adapters
+    issuer = context.issuer
     for receiver in receivers_with_deliveries(adapters, issuer.issuer):
         line = line_of(issuer.issuer, receiver)
         last = last_handed(adapters, line)

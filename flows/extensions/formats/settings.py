@@ -154,7 +154,8 @@ class FormatSettings(SourceSettings):
         issuer, extracts, name = key.partition("/extracts/")
         folder = issuer + extracts
         if not extracts:
-            folder, name = "", key
+            folder = ""
+            name = key
         before, _, after = self.pattern.partition("*")
         shape = f"{re.escape(before)}(.*){re.escape(after)}"
         own = re.fullmatch(shape, name, re.DOTALL)

@@ -7,6 +7,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -95,7 +96,8 @@ def _with_file(draft: Draft, extract: Path, other: Path, opened: Open) -> Iterat
 
 def _written(sample: Sample) -> dict[str, Any]:
     """Return how a second file is written, of what [source.join] can say."""
-    settings = tomllib.loads("\n".join(line for guess in sample.guesses for line in guess.lines))
+    lines = chain.from_iterable(guess.lines for guess in sample.guesses)
+    settings = tomllib.loads("\n".join(lines))
     defaults = {name: SourceSettings.model_fields[name].default for name in OF_OTHERS}
     return {
         name: value

@@ -243,7 +243,7 @@ def unknown_words(runs: Sequence[StoredRun]) -> list[dict[str, Any]]:
     Each with its setting in `[service.words]` (`word_of`), its name, and how many jobs have it.
     """
     counts = Counter[tuple[str, str]]()
-    jobs = {job.job_id: job for run in runs for job in _jobs(run)}
+    jobs = {job.job_id: job for job in chain.from_iterable(map(_jobs, runs))}
     for job in jobs.values():
         if job.running and not (job.status in _STATUSES or job.status.startswith(PENDING)):
             counts["status", job.status] += 1
