@@ -40,7 +40,7 @@ from flows.commands.entry import Entry
 from flows.commands.form import Form
 from flows.commands.outbox import outbox_list
 from flows.commands.result import OUT_OF_BALANCE, Link, Result, Table
-from flows.errors import BalanceError, CardlinkError, TryAgainError, guarded
+from flows.errors import BalanceError, BugError, CardlinkError, TryAgainError, guarded
 from flows.form_fields import docstring_of, fields_of, filled_in, kind_of
 from flows.redaction import redact, redacted
 from flows.registry import ENTRIES, FORMED, FormWords, form_of
@@ -92,7 +92,7 @@ def failed(error: CardlinkError, name: str) -> State[Any]:
     """
     message = error.sentence.in_words(FormWords(name))
     is_dry_run = (flow_run.get_parameters() or {}).get("dry_run")
-    if is_dry_run and not isinstance(error, TryAgainError):
+    if is_dry_run and not isinstance(error, TryAgainError | BugError):
         return Completed(name=REFUSED, message=message, data=error)
     return Failed(message=message, data=error)
 

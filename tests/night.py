@@ -49,6 +49,7 @@ from schemas.database import CHUNK, INGESTED, ISSUER, JOURNAL, METADATA, RUN
 from schemas.issuer import Issuer
 from schemas.manifest import Manifest
 from tests import keys
+from tests.copies import copy_folder
 from tests.memory import KilledError
 from tests.storms import FailingDatabase
 
@@ -390,9 +391,9 @@ def made_once(make: Callable[Concatenate[Path, P], T]) -> Callable[Concatenate[P
         if (folder / "cardlink.db").exists():  # of another issuer that is in the folder already
             _add_rows(origin / "cardlink.db", folder / "cardlink.db")
             ignored = shutil.ignore_patterns("cardlink.db*")
-            shutil.copytree(origin, folder, dirs_exist_ok=True, ignore=ignored)
+            copy_folder(origin, folder, ignored)
         else:
-            shutil.copytree(origin, folder, dirs_exist_ok=True)
+            copy_folder(origin, folder)
         return cast(T, _moved(result, folder))
 
     return copied

@@ -288,7 +288,7 @@ each cardholder stands are in a relational database. `CARDLINK_DATABASE_URL` say
 check ISSUER` shows it: on one machine a SQLite file, `/var/lib/cardlink/cardlink.db` or `cardlink.db`
 in the issuers' folder; of several machines a PostgreSQL. Who needs it: [README.md](README.md). What
 it has of a cardholder: [SECURITY.md](SECURITY.md); no card number, no CVV, no hash of either. Links
-are in the tables `answer` and `single_link` alone. For analysts there are five views, without links: [ANALYSTS.md](ANALYSTS.md).
+are in the tables `answer` and `single_link` alone. For analysts there are views, without links: [ANALYSTS.md](ANALYSTS.md).
 
 ## Tables
 

@@ -29,6 +29,7 @@ from schemas.portal import ADDRESS1, CITY, CUID, PAN, POSTAL_CODE
 from tests import keys
 from tests.again import PANS, correct
 from tests.builders import portal_rows, quick, share_of
+from tests.copies import copy_folder
 from tests.mentions import pasted
 from tests.night import Bench, edges, issuer, kept_folder, portal_csv, uncommit
 
@@ -115,9 +116,8 @@ def sent(folder: Path, rows: int = 30) -> tuple[Bench, str]:
     """Return the bench after a night that was submitted."""
     bench = bank(folder)
     store, run = _sent(rows)
-    shutil.copytree(store, folder / "store", dirs_exist_ok=True)
-    for file in store.parent.glob("cardlink.db*"):  # what it was told last is beside the file
-        shutil.copy(file, folder)
+    bench.database.close()  # of the file that another takes the place of
+    copy_folder(store.parent, folder, shutil.ignore_patterns("*.toml", "*.asc"))
     return bench, run
 
 
@@ -125,9 +125,8 @@ def answered(folder: Path, fail: float = 0.3) -> tuple[Bench, str]:
     """Return the bench after a night that was answered."""
     bench = bank(folder)
     store, run = _answered(fail)
-    shutil.copytree(store, folder / "store", dirs_exist_ok=True)
-    for file in store.parent.glob("cardlink.db*"):  # what it was told last is beside the file
-        shutil.copy(file, folder)
+    bench.database.close()  # of the file that another takes the place of
+    copy_folder(store.parent, folder, shutil.ignore_patterns("*.toml", "*.asc"))
     return bench, run
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import ast
 import re
 import shlex
-import shutil
 import traceback
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -28,6 +27,7 @@ from flows.steps import Option, Sentence, Step
 from flows.wiring import now
 from schemas.ledger import AWAITING, LINKED
 from tests import mentions
+from tests.copies import copy_folder
 from tests.refusals import CASES, ELSEWHERE, INSTEAD, SLOW
 from tests.refused import Refusal, typed
 
@@ -150,7 +150,7 @@ def test_whoever_obeys_a_refusal_harms_nothing_and_gets_on(
     ends = dict[str, Result | BaseException]()
     for number, line in enumerate(shown(refusal, error)):
         folder = tmp_path / str(number)
-        shutil.copytree(first, folder)
+        copy_folder(first, folder)
         ends[line] = end = ended(folder, line.replace(str(first), str(folder)), refusal)
         assert not isinstance(end, type(error)), line
         assert is_reading(line) or not is_shown_only(case), line

@@ -69,8 +69,8 @@ class Finding(NamedTuple):
 class UnusableNameError(OperatorError):
     """A dropped file whose name cannot be used."""
 
-    message = "Nothing takes {file}: {reason}."
-    next_step = "Let whoever dropped it drop it under another name, and delete this one."
+    message = "cardlink cannot use {file}: {reason}."
+    next_step = "Ask the sender to send it again under another name, and delete this one."
 
 
 def _wrong_parts(findings: Sequence[Finding]) -> list[str]:
@@ -260,7 +260,7 @@ def _check_files(context: contexts.IssuerContext, findings: list[Finding]) -> No
                 number = counted(len(dropped.companions), "file")
                 few = ", ".join(sorted({file.name for file in dropped.companions})[:FEW])
                 text = (
-                    f"{folder}/ has {number} that a system left there, which nothing takes: {few}"
+                    f"{folder}/ has {number} that a system left there; they are left alone: {few}"
                 )
                 findings.append(Finding("files", text))
             for file in dropped.unusable:

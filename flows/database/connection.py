@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Final, Protocol, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, select, text
 from sqlalchemy.exc import ArgumentError, DisconnectionError, SQLAlchemyError
@@ -220,10 +220,11 @@ def _is_in_memory(url: URL) -> bool:
 
 def _sqlite_engine(url: URL) -> Engine:
     """Return an engine that leaves it to us to begin transactions."""
+    pool: dict[str, Any] = {"poolclass": QueuePool, "max_overflow": -1}
     engine = create_engine(
         url,
         hide_parameters=True,
-        poolclass=StaticPool if _is_in_memory(url) else QueuePool,
+        **({"poolclass": StaticPool} if _is_in_memory(url) else pool),
         connect_args={"timeout": PATIENCE, "isolation_level": None, "check_same_thread": False},
     )
     if not _is_in_memory(url):

@@ -9,7 +9,9 @@ from flows.operations.break_decisions import TooEarlyError, close_break
 from flows.runs.closings import kept_answers
 from flows.runs.context import IssuerContext
 from flows.runs.decisions import ANSWER, decide, lift
+from flows.runs.errors import NotFoundError
 from flows.runs.journal import Act, enter
+from flows.runs.shown_rows import OtherRowsError
 from flows.steps import counted
 from schemas.breaks import RESULT_SHORT
 from schemas.records import KeptAnswer
@@ -49,8 +51,11 @@ def apply_kept(context: IssuerContext) -> list[str]:
             close_break(context, answer.run, RESULT_SHORT, place, reason, answer.decision, (), rows)
         except TooEarlyError:
             continue
-        except OperatorError:
-            outcome = "is not needed any more"
+        except (NotFoundError, OtherRowsError):
+            outcome = "no longer applies"
+        except OperatorError as error:
+            lines.append(f"{answer.run}, {place}: the answer stays kept: {error.what_happened}")
+            continue
         else:
             outcome = f"of {answer.at:%Y-%m-%d} took effect: {counted(answer.rows, 'row')}"
         lines.append(f"{answer.run}, {place}: the answer {answer.decision} {outcome}")

@@ -16,6 +16,7 @@ from sqlalchemy import ColumnElement, Connection, func, select
 from flows.errors import CardlinkError
 from flows.extensions import hooks
 from flows.operations.undecided_work import beside_runs
+from flows.redaction import redact
 from flows.reports.survey import survey
 from flows.reports.work import Line, Work
 from flows.reports.work_kinds import is_news
@@ -163,7 +164,7 @@ class _Look(NamedTuple):
         if work.is_alert and (matter is None or matter.late is None):
             values["late"] = self.now
         if values:
-            values["text"] = Line((work,)).statement
+            values["text"] = redact(Line((work,)).statement)
         if self.is_shown and (matter is None or matter.shown != work.shown):
             values["shown"] = work.shown
         return values

@@ -108,11 +108,16 @@ def _expected_extract(
 
 
 def is_due(extract: ExtractState, day: date, since: datetime) -> bool:
-    """Return whether an extract that is not submitted yet is the one of a day.
+    """Return whether an extract that a submit may take is the one of a day (`is_of_day`)."""
+    may_be_taken = extract.state in UNSUBMITTED and extract.state != "unusable"
+    return may_be_taken and is_of_day(extract, day, since)
 
-    It was dropped `since` the business day before, or is named by this day or a later one.
+
+def is_of_day(extract: ExtractState, day: date, since: datetime) -> bool:
+    """Return whether a stored extract was dropped `since` the business day before a day, or is
+    named by this day or a later one.
     """
-    if extract.entry is None or extract.state not in UNSUBMITTED:
+    if extract.entry is None:
         return False
     named_day = date_in_name(extract.entry.key)
     return extract.entry.modified > since or (named_day is not None and named_day >= day)

@@ -10,11 +10,20 @@ from datetime import date, datetime, timedelta
 from itertools import chain
 from typing import Any, NamedTuple
 
+from flows.errors import OperatorError
 from flows.reports.ages import duration
 from flows.reports.work_kinds import Choice, Kind, kind_named, once_asked
 from flows.steps import PLACEHOLDERS, Step, counted
 
 DAY = timedelta(days=1)
+MOST_NUMBERS = 10_000  # of matters in a range
+
+
+class NumbersError(OperatorError):
+    """A range of numbers of matters that is none."""
+
+    message = "{numbers} is no range of matters; nothing was done."
+    next_step = "Write the lower number first, such as 15-18, or the numbers with commas between."
 
 
 class Work(NamedTuple):
@@ -333,11 +342,18 @@ def in_ranges(numbers: Iterable[int]) -> str:
 def numbers_in(text: str) -> list[int]:
     """Return the numbers that a text of `in_ranges` has.
 
-    >>> numbers_in("12,15-17")
+    NumbersError where a range is none, or has more than a worklist ever has.
+
+    >>> numbers_in("12,15-17,12")
     [12, 15, 16, 17]
     """
-    ranges = [list(map(int, part.split("-"))) for part in text.split(",")]
-    return list(chain.from_iterable(range(ends[0], ends[-1] + 1) for ends in ranges))
+    numbers = set[int]()
+    for part in text.split(","):
+        ends = list(map(int, part.split("-")))
+        if not 0 <= ends[-1] - ends[0] < MOST_NUMBERS:
+            raise NumbersError(numbers=part)
+        numbers.update(range(ends[0], ends[-1] + 1))
+    return sorted(numbers)
 
 
 def lines(works: Iterable[Work]) -> list[Line]:

@@ -642,11 +642,12 @@ UNUSABLE_NAMES = _kind(
     Kind(
         "files whose name cannot be used",
         ISSUER,
-        "Nothing takes them",
+        "cardlink cannot use them",
         Step("check", Slot("issuer")),
-        "Let whoever dropped them drop them under another name, and delete these.",
+        "Ask the sender to send them again under another name, and delete these.",
         noun="file",
         noted=MANY,
+        is_alert=True,
     )
 )
 REFUSED_EXTRACTS = _kind(

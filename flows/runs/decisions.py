@@ -133,12 +133,14 @@ def done_before(adapters: Adapters, issuer: str, command: str) -> Entry | None:
     with adapters.database.snapshot() as connection:
         changes = connection.execute(select(JOURNAL.c.changes).where(*of_entry)).scalar_one()
         stands = all(_stands(connection, issuer, change) for change in changes)
-    return done[-1] if stands else None
+    return done[-1] if changes and stands else None
 
 
 def _stands(connection: Connection, issuer: str, change: Mapping[str, Any]) -> bool:
     """Return whether a row is as an entry of the journal says that it was written."""
-    table = METADATA.tables[change["table"]]
+    table = METADATA.tables.get(change["table"])
+    if table is None:  # of an extension that was taken away
+        return False
     values = change["values"] or {}
     key = change.get("key") or {
         column.name: values[column.name] for column in table.primary_key if column.name in values

@@ -52,18 +52,21 @@ def dropped_files(store: Store, prefix: str, *, shown_as_is: bool = True) -> Dro
     """
     dropped = DroppedFiles([], [], [])
     for entry in store.keys(prefix):
-        name = redact(shown(entry.key).removeprefix(prefix))
         if is_companion(entry.key):
-            dropped.companions.append(LeftFile(entry, name))
+            dropped.companions.append(_left(entry, prefix))
             continue
         reason = _flaw(entry.key)
-        if shown_as_is and not reason and name != entry.key.removeprefix(prefix):
+        if shown_as_is and not reason and redact(entry.key) != entry.key:
             reason = "it contains a card number"
         if reason:
-            dropped.unusable.append(LeftFile(entry, name, reason))
+            dropped.unusable.append(_left(entry, prefix, reason))
         else:
             dropped.files.append(entry)
     return dropped
+
+
+def _left(entry: Entry, prefix: str, reason: str = "") -> LeftFile:
+    return LeftFile(entry, redact(shown(entry.key).removeprefix(prefix)), reason)
 
 
 def dropped_folders(store: Store, issuer: str) -> Iterator[tuple[str, DroppedFiles]]:

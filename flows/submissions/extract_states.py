@@ -114,8 +114,7 @@ def has_new_versions(context: IssuerContext, committed: Iterable[KnownPlan]) -> 
     """
     known = {(plan.key, plan.version) for plan in committed}
     dropped = dropped_files(context.adapters.store, extracts(context.issuer.issuer))
-    is_new = ((entry.key, entry.version) not in known for entry in dropped.files)
-    return bool(dropped.unusable) or any(is_new)
+    return any((entry.key, entry.version) not in known for entry in dropped.files)
 
 
 class _History(NamedTuple):

@@ -79,6 +79,17 @@ def test_a_choice_is_carried_out_on_some_of_the_matters_of_a_line(
     assert "bank 2: it is over, and 1 is open. Nothing was done." in mixed.stderr
 
 
+@pytest.mark.parametrize("numbers", ["18-15", "1-999999999"])
+def test_a_range_that_is_none_decides_nothing(bank: Bench, tmp_path: Path, numbers: str) -> None:
+    refused_rows(bank, "bank-20261120.csv", "a", "b")
+    work(tmp_path)
+
+    done = cardlink(tmp_path, "decide", "bank", numbers, "give-up", *WHY)
+
+    assert 2 == done.exit_code
+    assert f"{numbers} is no range of matters; nothing was done." in done.stderr
+
+
 def test_what_was_not_shown_cannot_be_decided_and_what_cannot_be_chosen_is_said(
     bank: Bench, tmp_path: Path
 ) -> None:

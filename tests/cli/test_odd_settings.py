@@ -15,6 +15,7 @@ import pytest
 
 from schemas import reference
 from tests.cli.test_mend import cardlink
+from tests.copies import copy_folder
 from tests.operations.test_questions import answered
 
 ODD: list[Any] = [
@@ -56,7 +57,7 @@ def test_no_odd_setting_ends_a_command_as_an_internal_error(
             for key in chance.sample([*keys], chance.choice([1, 1, 1, 2, 3]))
         }
         folder = tmp_path / "folder"
-        shutil.copytree(first, folder)
+        copy_folder(first, folder)
         (folder / "bank.toml").write_text(toml({**settings, **changed}))
         for line in LINES:
             done = cardlink(folder, *line.split())

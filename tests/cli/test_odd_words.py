@@ -15,6 +15,7 @@ from flows.cli.main import COMMANDS
 from flows.commands.entry import Entry
 from flows.commands.signature import Parameter
 from tests.cli.test_mend import cardlink
+from tests.copies import copy_folder
 from tests.operations.test_questions import answered
 
 # they serve until they are stopped, leave the machine, or fill it
@@ -69,7 +70,7 @@ def test_no_odd_words_end_a_command_as_an_internal_error(
 
     for name in TRIED * lines:
         folder = tmp_path / "folder"
-        shutil.copytree(first, folder)
+        copy_folder(first, folder)
         words = [*name.split(), *_words(ENTRIES[name], chance)]
         done = cardlink(folder, *words)
         assert done.exit_code in (0, 2, 3, 4, 75), (words, done.output, done.exception)

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -401,6 +401,15 @@ def test_a_file_that_is_in_use_keeps_its_lock_when_another_opens_it(tmp_path: Pa
         other = subprocess.run(command, stderr=subprocess.PIPE, text=True)
 
     assert "database is locked" in other.stderr
+
+
+def test_as_many_transactions_as_threads_ask_for_are_open_at_once(tmp_path: Path) -> None:
+    database = Database(tmp_path / "cardlink.db")
+
+    with ExitStack() as opened:
+        connections = [opened.enter_context(database.snapshot()) for _ in range(20)]
+
+        assert 20 == len({id(connection) for connection in connections})
 
 
 def test_a_copy_that_fails_leaves_no_file(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ says why.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -30,6 +29,7 @@ from flows.runs.purges import purges
 from flows.runs.single_links import row_attempt
 from schemas.records import Closing, SingleAsked
 from tests.builders import quick, share_of
+from tests.copies import copy_folder
 from tests.memory import KilledError
 from tests.night import BANK, Bench, database_of, local_bench
 from tests.operations.retention import (
@@ -277,7 +277,7 @@ def test_nothing_that_is_open_young_or_a_source_is_ever_deleted(
     days: float,
 ) -> None:
     folder, run = tmp_path_factory.mktemp("copy"), night[1]
-    shutil.copytree(night[0], folder, dirs_exist_ok=True)
+    copy_folder(night[0], folder)
     bench = later(
         replace(
             local_bench(folder / "other", portal={"rows_per_chunk": 20}),

@@ -165,7 +165,7 @@ FAULTS = {
     "nothing starts when a file arrives": (nothing_starts, {"CardlinkArrivalsSilent"}),
     "links come days after the extract": (late_links, {"CardlinkLinksLate"}),
 }
-FOUND = {"break UNKNOWN_CUID": "CardlinkBreaksOpen", "keys that end": "CardlinkKeyEnding"}
+FOUND = {"break UNKNOWN_CUID": "CardlinkBreaksOpen", "expiring keys": "CardlinkKeyEnding"}
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -372,11 +372,11 @@ def test_a_missed_extract_is_delivered_once_and_closes_when_it_comes(story: Stor
     def about(words: str) -> list[str]:
         return [one["text"] for one in story.stage.delivered if words in one["subject"]]
 
-    wait_for(lambda: about("over - Extract missing"))
+    wait_for(lambda: about("resolved: "))
 
     assert [look.state for look in story.looks] == ["Completed"] * 2
     assert len(about(f"{LATE}: Extract missing")) == 1
-    assert len(about(f"{LATE}: over - Extract missing")) == 1
+    assert len(about(f"{LATE}: resolved: ")) == 1
     assert len(about(f"{LATE}: Night skipped")) == 1
 
 

@@ -8,7 +8,6 @@ import ast
 import html
 import json
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import cache, partial
@@ -24,6 +23,7 @@ from schemas.breaks import KINDS
 from tests import keys
 from tests.builders import quick
 from tests.cli.test_mend import cardlink, pin
+from tests.copies import copy_folder
 from tests.night import Bench, issuer, kept_folder
 from tests.operations.test_decide import HEAD, LINE, WHY, answer
 
@@ -177,7 +177,7 @@ SITUATIONS: dict[Callable[[Night], None], tuple[tuple[str, ...], tuple[str, ...]
 
 def a_night(folder: Path, moment: datetime | None = None, bad: float = 0.0) -> Night:
     store, run = _submitted(moment, bad)
-    shutil.copytree(store.parent, folder, dirs_exist_ok=True)
+    copy_folder(store.parent, folder)
     return Night(_bank(folder, moment), folder, run)
 
 

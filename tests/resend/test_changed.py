@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
@@ -27,6 +26,7 @@ from schemas.reasons import CHANGED
 from tests.again import again
 from tests.book.test_upkeep import cancel
 from tests.builders import quick
+from tests.copies import copy_folder
 from tests.extensions.partner_api.town import Population, town
 from tests.night import issuer, kept_folder
 
@@ -65,7 +65,7 @@ def after_a_move(folder: Path, *cuids: str, changed: str = "ask") -> tuple[Popul
     place = feed(folder, changed)
     store, run = _moved(changed, *cuids)
     place.bench.database.close()  # of the file that another takes the place of
-    shutil.copytree(store.parent, folder, dirs_exist_ok=True)
+    copy_folder(store.parent, folder)
     place.people = {cuid: {CUID: cuid, **MOVED} for cuid in cuids}
     place.day += timedelta(days=1)
     return place, run

@@ -258,7 +258,7 @@ def settled(bench: Bench) -> Bench:
 def drifted(bench: Bench) -> Sequence[tuple[str, bool]]:
     """Watch; return what opened and closed."""
     changes = told(bench.context)
-    return [(one.text, is_late) for one, is_late in changes if one.kind == "departing extracts"]
+    return [(one.text, is_late) for one, is_late in changes if one.kind == "unusual extracts"]
 
 
 @pytest.mark.slow
@@ -297,14 +297,14 @@ def test_a_night_whose_rows_are_taken_for_comments_is_told(tmp_path: Path) -> No
 def test_a_night_that_departs_is_refused_by_setting_until_the_gate_is_opened(
     tmp_path: Path,
 ) -> None:
-    limits = {"max_reject_rate": 0.5, "departing extracts": "refuse"}
+    limits = {"max_reject_rate": 0.5, "drift": "refuse"}
     bench = settled(replace(local_bench(tmp_path), issuer=issuer(limits=limits)))
     name = drop(bench, 6, extract(80, 6).with_columns(half(EMAIL)))
 
     rehearsed = rehearse(bench.context, Request(name))
     with pytest.raises(DriftError) as refused:
         bench.submit(name)
-    committed = bench.submit(name, opened=["departing extracts"])
+    committed = bench.submit(name, opened=["drift"])
 
     assert str(rehearsed.refused) == str(refused.value)
     assert f"{EMAIL}: filled in 50% of the rows, usually 100%. Nothing was committed." in str(

@@ -24,6 +24,7 @@ from flows.commands.context import Context
 from flows.commands.result import Result
 from flows.errors import CardlinkError
 from flows.wiring import open_database
+from tests.copies import copy_folder
 from tests.mentions import pasted
 from tests.stores import Place
 from tests.torture.acts import ACTS, NAMED, Act, run
@@ -93,9 +94,9 @@ class Stage:
         self.number += 1
         folder = self.folder / f"scene-{self.number}"
         if self.on_disk:
-            shutil.copytree(case.folder, folder)
+            copy_folder(case.folder, folder)
             return Scene(case, folder, Place("directory", str(folder), "store"))
-        shutil.copytree(case.folder, folder, ignore=shutil.ignore_patterns("store"))
+        copy_folder(case.folder, folder, shutil.ignore_patterns("store"))
         place = next(self.places)
         store = place.open()
         for file in (case.folder / "store").rglob("*"):
@@ -242,7 +243,7 @@ class Scene:
     def copy(self) -> Scene:
         """Return the same store once more; of a store on disk."""
         folder = self.folder.with_name(f"{self.folder.name}-copy")
-        shutil.copytree(self.folder, folder)
+        copy_folder(self.folder, folder)
         return Scene(self.case, folder, Place("directory", str(folder), "store"))
 
     @contextmanager

@@ -223,7 +223,8 @@ def _is_known_chat(address: str) -> bool:
 def _request(name: str, method: str, address: str, **content: Any) -> None:
     trouble = ""
     try:
-        response = httpx.request(method, address, timeout=SECONDS, **content)
+        with _silenced("httpx"), _silenced("httpcore"):
+            response = httpx.request(method, address, timeout=SECONDS, **content)
         if not response.is_success:
             trouble = f"HTTP {response.status_code}"
     except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:

@@ -12,7 +12,7 @@ from flows.extensions.alerts.notices import failing_channels
 from flows.extracts.delivery import companions
 from flows.operations.conditions import conditions
 from flows.operations.matters import Failure
-from flows.operations.undecided_work import is_due
+from flows.operations.undecided_work import is_of_day
 from flows.reports.work import Work
 from flows.reports.work_kinds import ISSUER, OPERATOR, PARTNER, Kind
 from flows.runs.arrival_hour import with_expected_hour
@@ -61,7 +61,7 @@ INELIGIBLE = _news(
     ISSUER,
     "Ask the issuer whether these cards belong in its extracts; see [eligible].",
 )
-DRIFT = _news("departing extracts", ISSUER, "Ask the issuer what it changed, and why.")
+DRIFT = _news("unusual extracts", ISSUER, "Ask the issuer what it changed, and why.")
 COLUMNS = _news("changed columns", ISSUER, "Ask the issuer what they are; see [columns].")
 CHANNEL = _news(
     "failing channels",
@@ -69,7 +69,7 @@ CHANNEL = _news(
     "Check the issuer, which tries each channel; correct its address, or its server.",
 )
 KEY_ENDS = _news(
-    "keys that end", PARTNER, "Get the next key and pin it, or this one with a new subkey."
+    "expiring keys", PARTNER, "Get the next key and pin it, or this one with a new subkey."
 )
 KEY_UNUSABLE = _news(
     "unusable keys", PARTNER, "Nothing can be sealed: get a valid key from the portal."
@@ -156,8 +156,10 @@ def _incomplete(
     day, since = expected
     zone = ZoneInfo(context.issuer.time_zone)
     hour = datetime.combine(day, schedule.extract_by or time(), zone)
-    due_now = [extract for extract in stored if is_due(extract, day, since)]
-    has_complete = any(not extract.waits for extract in due_now)
+    has_complete = any(
+        extract.state != "ignored" and not extract.waits and is_of_day(extract, day, since)
+        for extract in stored
+    )
     for extract in stored:
         is_incomplete = extract.state in UNSUBMITTED and bool(extract.waits)
         if is_incomplete and (not has_complete or came_by(extract, hour)):
@@ -191,7 +193,7 @@ def _of_what_runs(context: IssuerContext, failures: Iterable[Failure]) -> Said:
     for deployment, state in failures:
         yield FAILED, deployment, f"{deployment} ended {state}"
     for name, trouble in failing_channels(adapters, context.issuer.issuer).items():
-        yield CHANNEL, name, f"The channel {name} takes nothing: {trouble}"
+        yield CHANNEL, name, f"The channel {name} does not accept messages: {trouble}"
     for condition in conditions(context.issuer, adapters.store, adapters.now()):
         if condition.trouble is not None:
             yield DOWN, condition.name, f"{condition.name}: {condition.text}"

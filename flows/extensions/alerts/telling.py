@@ -1,6 +1,7 @@
 """Tell people: what is late and what is over, summaries, and a switch outside that all is well."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 
 from flows.errors import CardlinkError
@@ -102,8 +103,8 @@ def write_alerts(context: IssuerContext) -> None:
             text = "\n\n".join(texts[matter.number] for matter in late)
             write_notice(act.connection, issuer, ALERT, now, _title(issuer, late), text)
         if over:
-            text = "\n\n".join(f"No longer true: {matter.text}" for matter in over)
-            title = _title(issuer, over, "over - ")
+            text = "\n\n".join(f"Resolved: {matter.text}" for matter in over)
+            title = _title(issuer, over, "resolved: ")
             write_notice(act.connection, issuer, OVER, now, title, text)
         for matter in still:
             end = {"end_told": now} if matter.ended is not None else {}
@@ -126,7 +127,8 @@ def _text(context: IssuerContext, matter: Matter) -> str:
     """Return what people are told of a matter, and what is to be done about it."""
     parts = [matter.text]
     if matter.run and matter.kind.startswith(_OF_RESULTS):
-        parts.append(result_sentence(StoredRun.by_id(context.adapters, matter.run)))
+        with suppress(CardlinkError):  # whoever needs the run meets what is unreadable
+            parts.append(result_sentence(StoredRun.by_id(context.adapters, matter.run)))
     if is_known(matter.kind):
         parts.append(str(kind_named(matter.kind).then))
     return " ".join(filter(None, parts))
@@ -136,7 +138,7 @@ def _note_unknown(context: IssuerContext, sending: Sending, channels: Sequence[C
     try:
         require_channels(context, channels)
     except NoChannelError as error:
-        sending.note(error.fields["channel"], "nobody has an address of it")
+        sending.note(error.fields["channel"], "no address is configured")
 
 
 def _ping(sending: Sending, ping: Callable[[], None]) -> None:

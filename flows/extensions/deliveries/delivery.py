@@ -5,7 +5,7 @@ A delivery's row is made first, with its changes, and pins the bytes of its file
 two processes one wins, and an interrupted delivery is finished by the same command, or superseded
 by the next one, which has everything since the last confirmed.
 
-What a receiver has is replayed from its confirmed deliveries (`delivered_so_far.py`), by digests of
+What a receiver has is replayed from its confirmed deliveries (`receivers.py`), by digests of
 links: of earlier runs and deliveries only those are read whose links change. What was delivered and
 never confirmed may have been used: its links are withdrawn where they no longer live, and what it
 withdrew is delivered again where it does. Each receiver has a chain of its own, so a link is

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from io import BytesIO
+from itertools import chain
 from typing import Any, NamedTuple
 
 from flows.errors import ExtractError
@@ -247,12 +248,7 @@ class _LinesOfType:
             return
         source = segments.alone(self._kind, self._source)
         file = _File(BytesIO(), source, self._name, proven=False, block=BLOCK)
-        extract = RecordRows(file, source, _again(first, lines), Counter())
+        extract = RecordRows(file, source, chain([first], lines), Counter())
         for block in extract:
             self.height = extract.height
             yield block
-
-
-def _again(first: bytes, lines: Iterator[bytes]) -> Iterator[bytes]:
-    yield first
-    yield from lines

@@ -25,7 +25,7 @@ PIECE: Final = 1 << 20  # bytes read from a stream at once
 HEAD: Final = 4096
 WRONG_LINE: Final = b"\x00\x00"  # replaces a record with control characters
 LINE_ENDS: Final = b"\x00\n\r\x1a"  # what would be no text, or another line, in ASCII
-_NO_TEXT: Final = re.compile(r"[\x00-\x1f]")
+_NO_TEXT: Final = re.compile(r"[\n\r\x1a]")  # what would end a line, or the text
 
 
 class TypedLines(NamedTuple):
@@ -201,7 +201,10 @@ class CopybookLines:
             lines[place] = f'"{first}"{comma}{others}'
             if self._are_control(pl.Series([lines[place]])).any():
                 number = self._records + int(places[place]) + 1
-                problem = f"the cells of record {number:,} look like a header or trailer"
+                problem = (
+                    f"the cells of record {number:,} look like what header_record, trailer or "
+                    "comment match: make these patterns match more exactly"
+                )
                 record_format = self._source.record_format
                 raise RecordFormatError(name=self._name, format=record_format, problem=problem)
 

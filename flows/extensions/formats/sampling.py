@@ -37,8 +37,8 @@ class CopybookUnfitError(ExtractError):
 
     message = "{name} has no records of {size} bytes, as the copybook describes them: {problem}."
     next_step = (
-        "Compare the copybook with the file: ask the issuer for that of this file, or to send the "
-        "file again, in binary mode."
+        "Compare the copybook with the file: ask the issuer for the copybook of this file, or to "
+        "send the file again, in binary mode."
     )
 
 

@@ -25,7 +25,15 @@ from flows.extracts.grammar import Fault
 ORPHAN = grammar.refused(Fault("segment.order.orphan"))
 REPEATED = grammar.refused(Fault("segment.order.repeated"))
 UNKNOWN = grammar.refused(Fault("segment.type.unknown"))
-_OF_TYPES = ("segments", "segment_field", "segment_key", "comment", "trailer", "hash_total")
+_OF_TYPES = (
+    "segments",
+    "segment_field",
+    "segment_key",
+    "comment",
+    "header_record",
+    "trailer",
+    "hash_total",
+)
 
 
 def together(source: FormatSettings) -> FormatSettings:

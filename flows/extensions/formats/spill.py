@@ -24,7 +24,7 @@ T = TypeVar("T")
 class SpillError(TryAgainError):
     """The temporary folder cannot hold what is to be joined by key."""
 
-    message = "What is joined by key cannot be kept in the folder for temporary files: {reason}."
+    message = "The temporary folder cannot hold the rows to be joined: {reason}."
     next_step = (
         "Make room there, or name another folder with TMPDIR; it needs the size of all that is "
         "joined."

@@ -36,7 +36,7 @@ def sample_of_form(stream: BinaryIO, name: str, copybook: Copybook | None) -> Sa
         if sampled is not None:
             return _sample(sampled, name)
     if copybook is not None:
-        problem = "what reads records by a copybook is not here"
+        problem = "copybooks cannot be read: the extension `formats` is missing"
         raise ConfigurationError(file=copybook.file, problems=problem)
     return None
 

@@ -279,13 +279,13 @@ STORIES: dict[str, Callable[[Path], Shown]] = {
     "extracts that repeat another": repeated,
     "failed flows": failed,
     "break UNKNOWN_CUID": unbalanced,
-    "departing extracts": departing,
+    "unusual extracts": departing,
     "changed columns": widened,
     "ineligible rows": not_eligible,
     "results overdue": overdue,
     "failing channels": deaf,
     "processes down": silent,
-    "keys that end": ending,
+    "expiring keys": ending,
     "extracts not acknowledged": untold,
     "receivers to reach": not_taken,
     "unusable keys": unusable,
@@ -502,7 +502,7 @@ def test_a_key_that_ends_soon_is_told_once(tmp_path: Path) -> None:
     found = watch(bench.context)
 
     assert [(matter.kind, matter.subject) for matter in found] == [
-        ("keys that end", key.fingerprint)
+        ("expiring keys", key.fingerprint)
     ]
 
 
@@ -518,7 +518,7 @@ def test_a_subkey_that_ends_soon_is_told_as_such_and_unsealed_chunks_are_not(
     found = watch(replace(ending, key=key, now=lambda: now).context)
 
     assert [
-        ("keys that end", f"Encryption subkey {found[0].subject[-16:]} of key {key.fingerprint}")
+        ("expiring keys", f"Encryption subkey {found[0].subject[-16:]} of key {key.fingerprint}")
     ] == [(matter.kind, matter.text.partition(" expires on ")[0]) for matter in found]
     assert [] == watch(unsealed)
 

@@ -4,7 +4,6 @@ live.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -54,6 +53,7 @@ from schemas.portal import PAN
 from schemas.settings import LinkSettings
 from tests import servers
 from tests.builders import quick, share_of
+from tests.copies import copy_folder
 from tests.extensions.partner_api.linker import SERVICE, TYPED, Linker, night
 from tests.extensions.partner_api.town import town
 from tests.night import BANK, DAY, NOON, Bench, issuer, local_bench, moved_to
@@ -76,7 +76,7 @@ def refused(row: int) -> str:
 def bench_of(place: Path, rows: int = 4) -> tuple[Bench, str]:
     """Return a copy of a night of some rows that has no results yet, and its run."""
     made, run = _night(rows)
-    shutil.copytree(made, place, dirs_exist_ok=True)
+    copy_folder(made, place)
     return Bench(LocalStore(place / "store"), issuer(service=SERVICE)), run
 
 

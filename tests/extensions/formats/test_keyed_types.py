@@ -232,6 +232,18 @@ def test_a_trailer_may_count_all_records(layout: str, by_key: bool) -> None:
         list(wrong)
 
 
+@pytest.mark.parametrize("layout", ["delimited", "fixed"])
+def test_a_file_joined_by_key_may_have_a_header_record(layout: str) -> None:
+    records = bank(20, random.Random(1))
+    header = {"comment": "^00", "header_record": "^00[|]?([0-9]+)"}
+    source = FormatSettings.model_validate(SOURCES[layout] | header)
+    content = b"00000020\n" + WRITERS[layout](records)
+
+    rows = open_rows(BytesIO(content), source, "cards.txt")
+
+    assert 20 == sum(block.rows.height for block in rows)
+
+
 def test_fixed_text_in_any_encoding_is_cut_by_characters() -> None:
     records = [("01", "C1", "4" * 16, "JOSÉ"), ("02", "C1", "1 CALLE ÑANDÚ")]
     content = fixed(records)

@@ -4,7 +4,6 @@ who is held back.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, timedelta
@@ -17,6 +16,7 @@ import polars as pl
 from flows.submissions.submit import Submitted
 from schemas.portal import COLUMNS, CUID, NICKNAME
 from tests.builders import portal_rows
+from tests.copies import copy_folder
 from tests.night import DAY, Bench, kept_folder, local_bench, portal_csv
 
 ALL_EQUAL = dict.fromkeys(COLUMNS, 1.0)  # people differ by what the test says of them alone
@@ -91,7 +91,8 @@ def town(
     made.settle(*cuids)
     if cuids:
         first_night = _first_night(made.bench.issuer.full_portfolio, *cuids)
-        shutil.copytree(first_night, folder, dirs_exist_ok=True)
+        made.bench.database.close()  # of the file that another takes the place of
+        copy_folder(first_night, folder)
     return made
 
 
