@@ -96,7 +96,9 @@ def _unspelled(spelling: Spelling) -> str:
             return html.unescape(text)
     if len(text) == 2:  # half surrogates, each escaped
         return text.encode("utf-16", "surrogatepass").decode("utf-16")
-    return plain_char(text)
+    plain = plain_char(text)
+    # a blank that was spelled otherwise is none of a list of ours (`card_numbers`)
+    return "\t" if plain == " " else plain
 
 
 def _untagged(tag: Spelling) -> str:

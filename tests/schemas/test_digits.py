@@ -81,6 +81,10 @@ def unmarked(kept: str) -> str:
     return re.sub(r"\[[0-9]+ [A-Za-z0-9]+\]|\[[^\]]*…$", "", kept)
 
 
+def test_digits_of_a_script_between_commas_and_blanks_of_another_kind_are_no_list() -> None:
+    assert FINDERS["log"](",\u2000".join(["\u0664\u0662\u0664\u0662"] * 4))
+
+
 @pytest.mark.parametrize("place", FINDERS)
 @given(number=numbers)
 def test_no_spelling_of_a_card_number_passes(place: str, number: str) -> None:
